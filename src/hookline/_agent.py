@@ -8,25 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from math import inf
 from typing import Any, Self, TypeVar, cast, overload
 
+import msgspec
 from msgspec import UNSET
 
 from hookline._base.errors import ToolCallError, UsageError
 from hookline._base.events import ChatEvent
-from hookline._base.input import as_message
+from hookline._base.input import Input, as_message
 from hookline._base.lists import as_tuple
 from hookline._base.messages import Message
 from hookline._base.patterns import unmatched
-from hookline._base.returns import Answer, MessageChanges, OutT
+from hookline._base.returns import Answer, MessageChanges, OutT, When
 from hookline._base.run import DepsT, Run
+from hookline._chat.child_history import ChildWaits, own_history
 from hookline._chat.config import (
     DEFAULT_LIMITS,
     Approver,
     ChatInput,
+    ChatOptions,
     Config,
-    Given,
     Limits,
     OutputValidator,
     SystemText,
@@ -34,20 +35,21 @@ from hookline._chat.config import (
     check_retries,
     for_chat,
 )
+from hookline._chat.inbox import SentMessage
+from hookline._chat.leading_tools import LeadingTool, Speaker, SubAgentTool
 from hookline._chat.speaker import (
     HANDOFFS,
-    SUB_AGENT,
-    Speaker,
     check_output,
     handoff_tool,
     speakers_points,
 )
 from hookline._chat.state import Chat, new_chat
+from hookline._chat.steering import send_to
 from hookline._chat.update import update_message
 from hookline._chat_methods import Chats
 from hookline._conversations.conversation import Conversation
 from hookline._conversations.store import Store
-from hookline._hooks.bus import HookBus, NullBus, View, global_bus, listed
+from hookline._hooks.bus import HookBus, NullBus, View, global_bus, hook_infos
 from hookline._hooks.declared import (
     HookDef,
     HookLike,
@@ -63,12 +65,12 @@ from hookline._hooks.plugins import (
     Uninstall,
     brings,
     close_all,
+    collecting,
     name_of,
-    noted,
     set_up,
 )
 from hookline._hooks.points import OnScopeRegister, OnScopeUnregister
-from hookline._hooks.registration import OWNER, HookInfo
+from hookline._hooks.registration import OWNER, Hook, HookInfo
 from hookline._hooks.scope_hooks import notify_of_scope
 from hookline._hooks.sources import DEFAULT_TELEMETRY, HookSource
 from hookline._hooks.subscribe import Overflow, Subscription
@@ -84,8 +86,9 @@ from hookline._model.model import DEFAULT_SETTINGS, Model, Settings
 from hookline._model.output import form_of
 from hookline._record.runtime import LOCAL, Runtime
 from hookline._resolve import model_of, store_of
+from hookline._tools.callables import is_async_callable
 from hookline._tools.scopes import Scope, Scopes
-from hookline._tools.tool import AnyTool, Tool, ToolLike
+from hookline._tools.tool import AnyTool, ProviderTool, ToolLike
 
 define_hook = cast("DefineHook", define)
 """Declare a hook for later: call `define_hook(point, hook, id=…)`, or use it as a decorator.
@@ -116,6 +119,8 @@ class Agent(Chats[DepsT, OutT]):
             hooks are registered on the agent. A chat can add hooks with `hooks=`, or replace the
             agent's hooks with `only_hooks=`. A chat cannot replace hooks that are marked
             `required`.
+        plugins: Objects with hooks, tools and scopes, as for `use()`. If such an object has an
+            async method `aclose`, `agent.aclose()` calls it.
         known_hooks: Hook definitions that a chat may refer to by id. These hooks are not registered
             on the agent.
         output: The type of the answer; the value is in `response.output`. If a type checker cannot
@@ -152,6 +157,7 @@ class Agent(Chats[DepsT, OutT]):
         tools: Iterable[ToolLike] = (),
         scopes: Iterable[Scope] = (),
         hooks: HooksArgument = (),
+        plugins: Iterable[PluginObject] = (),
         known_hooks: Iterable[HookDef] = (),
         output: type[OutT],
         output_retries: int = 1,
@@ -176,6 +182,7 @@ class Agent(Chats[DepsT, OutT]):
         tools: Iterable[ToolLike] = (),
         scopes: Iterable[Scope] = (),
         hooks: HooksArgument = (),
+        plugins: Iterable[PluginObject] = (),
         known_hooks: Iterable[HookDef] = (),
         output: object = None,
         output_retries: int = 1,
@@ -199,6 +206,7 @@ class Agent(Chats[DepsT, OutT]):
         tools: Iterable[ToolLike] = (),
         scopes: Iterable[Scope] = (),
         hooks: HooksArgument = (),
+        plugins: Iterable[PluginObject] = (),
         known_hooks: Iterable[HookDef] = (),
         output: object = None,
         output_retries: int = 1,
@@ -238,16 +246,26 @@ class Agent(Chats[DepsT, OutT]):
             output=None if output is None else form_of(output),
             output_retries=check_retries(output_retries),
             output_validators=as_tuple("output_validators", output_validators),
+            store=self._store,
         )
         self._plugins: list[Uninstall] = []
-        self._known = definitions(hooks, definitions(as_tuple("known_hooks", known_hooks)))
-        for hook in expand(hooks, self._known, origin="agent"):
+        self._known_hooks = definitions(hooks, definitions(as_tuple("known_hooks", known_hooks)))
+        for hook in expand(hooks, self._known_hooks, origin="agent"):
             self.bus.enter(hook)
         own = as_tuple("tools", tools)
         if own:
             self.scopes.register(Scope("agent", tools=own))
         for scope in as_tuple("scopes", scopes):
             self.scopes.register(scope)
+        for plugin in as_tuple("plugins", plugins):
+            if not brings(plugin):
+                raise UsageError(
+                    f"plugins= has {plugin!r}, which has no hooks, tools or scopes; pass a "
+                    "function to agent.use() instead"
+                )
+            undo = self._uninstall(name_of(plugin))
+            with collecting(undo):
+                self._install(plugin, undo)
 
     @property
     def runtime(self) -> Runtime:
@@ -308,10 +326,10 @@ class Agent(Chats[DepsT, OutT]):
         A hook that this agent leaves out has the reason in `off`.
         """
         return tuple(
-            each.replace(
-                unmatched=unmatched(each.tools or (), self.scopes.tools), off=self._off(each.origin)
+            hook.replace(
+                unmatched=unmatched(hook.tools or (), self.scopes.tools), off=self._off(hook.origin)
             )
-            for each in listed((global_bus, self.bus), point)
+            for hook in hook_infos((global_bus, self.bus), point)
         )
 
     def _off(self, origin: str) -> str | None:
@@ -328,23 +346,17 @@ class Agent(Chats[DepsT, OutT]):
 
         A plugin can be a sync or async function that is called with the agent and may return a
         cleanup function. A plugin can also be an object that has hooks, tools, scopes or methods
-        with the decorator `@define_hook`. Hooks made by `define_hook` or `hookline.hooks` are
+        with the decorator `@define_hook`; if the object has an async method `aclose`, the method is
+        called when the plugin is removed. Hooks made by `define_hook` or `hookline.hooks` are
         plugins too. If a plugin raises an exception, everything that the plugin has added is
         removed. Raises UsageError for anything else.
         """
-        undo = Uninstall(name or name_of(plugin))
-        self._plugins = [*(each for each in self._plugins if not each.gone), undo]
-        with noted(undo):
+        undo = self._uninstall(name or name_of(plugin))
+        with collecting(undo):
             if isinstance(plugin, (HookDef, str, list, tuple)):
                 self._declare([plugin], undo)
             elif brings(plugin):
-                brought: Any = plugin
-                for scope in as_tuple("scopes", getattr(brought, "scopes", ())):
-                    self.scopes.register(scope)
-                tools = as_tuple("tools", getattr(brought, "tools", ()))
-                if tools:
-                    self.scopes.register(Scope(undo.name, tools=tools))
-                self._declare(hooks_of(brought), undo)
+                self._install(plugin, undo)
             elif callable(plugin):
                 await set_up(plugin, self, undo)
             else:
@@ -354,15 +366,39 @@ class Agent(Chats[DepsT, OutT]):
                 )
         return undo
 
+    def _uninstall(self, name: str) -> Uninstall:
+        """Make the handle of a new plugin, and forget those of plugins that are gone."""
+        undo = Uninstall(name)
+        self._plugins = [*(plugin for plugin in self._plugins if not plugin.is_done), undo]
+        return undo
+
+    def _install(self, plugin: Any, undo: Uninstall) -> None:
+        """Register the scopes, tools and hooks of an object."""
+        own_tools: Any = getattr(plugin, "tools", ())
+        tools = as_tuple("tools", own_tools)
+        scopes = as_tuple("scopes", getattr(plugin, "scopes", ()))
+        for scope in scopes:
+            is_its_own = scope.label == undo.name  # the tools belong to the scope of that name
+            extended = scope.replace(tools=(*scope.tools, *tools)) if is_its_own else scope  # pyright: ignore
+            self.scopes.register(extended)
+        if tools and all(scope.label != undo.name for scope in scopes):
+            self.scopes.register(Scope(undo.name, tools=tools))
+        self._declare(hooks_of(plugin), undo)
+        close: Any = getattr(plugin, "aclose", None)
+        if close is not None and is_async_callable(close):
+            undo.clean_up(close)
+
     def _declare(self, hooks: HooksArgument, undo: Uninstall) -> None:
         """Register a plugin's hooks; their ids stay known until the plugin is removed."""
-        known = definitions(hooks, dict(self._known))  # a copy, since a hook may be refused below
-        new = known.keys() - self._known.keys()
-        for hook in expand(hooks, known, origin=undo.origin):
+        declared = definitions(
+            hooks, dict(self._known_hooks)
+        )  # a copy, since a hook may be refused below
+        new = declared.keys() - self._known_hooks.keys()
+        for hook in expand(hooks, declared, origin=undo.origin):
             hook.declared = False  # as after add_hook, they run in every chat
             self.bus.enter(hook)
-        self._known.update(known)
-        undo.note(lambda: [self._known.pop(id, None) for id in new])
+        self._known_hooks.update(declared)
+        undo.note(lambda: [self._known_hooks.pop(id, None) for id in new])
 
     @overload
     def subscribe(
@@ -402,6 +438,19 @@ class Agent(Chats[DepsT, OutT]):
 
     # ── chats ───────────────────────────────────────────────────────────────────────────────
 
+    def send(
+        self, conversation: Conversation | str, message: Input, when: When = "next"
+    ) -> SentMessage:
+        """Send a message into the chat that runs on this conversation, in this process.
+
+        The same as `stream.send`, from any task of the chat's event loop. If no chat runs on the
+        conversation, the message is returned at once.
+        """
+        running = self._conversation(conversation)
+        if running is None:
+            raise UsageError(f"conversation={conversation!r} must be a Conversation or its id")
+        return send_to(running, message, when)
+
     async def update_message(
         self,
         conversation: Conversation | str,
@@ -419,62 +468,62 @@ class Agent(Chats[DepsT, OutT]):
         `chat`. If the message does not exist or the changes do not fit it, raises UsageError and
         changes nothing. Raises ConversationBusyError if a chat is running.
         """
-        given = Given(
+        options = ChatOptions(
             conversation=conversation, deps=deps, state=state, hooks=hooks, only_hooks=only_hooks
         )
-        asked = self._begin(None, given)
-        return await update_message(new_chat(*asked, None), message_id, changes)
+        chat = self._begin(None, options)
+        return await update_message(new_chat(*chat, None), message_id, changes)
 
     def _begin(
-        self, input: Any, given: Given, answers: Mapping[str, Answer] | None = None
+        self, input: Any, options: ChatOptions, answers: Mapping[str, Answer] | None = None
     ) -> tuple[Config, ChatInput]:
-        if given.release not in ("live", "response"):
-            raise UsageError(f"release={given.release!r} must be 'live' or 'response'")
-        if given.chat_id is not None:
-            check_chat_id(given.chat_id)
-        model = None if given.model is None else model_of(given.model)
-        view = self._view(given.hooks, given.only_hooks)
+        if options.release not in ("live", "response"):
+            raise UsageError(f"release={options.release!r} must be 'live' or 'response'")
+        if options.chat_id is not None:
+            check_chat_id(options.chat_id)
+        model = None if options.model is None else model_of(options.model)
+        view = self._view(options.hooks, options.only_hooks)
         chat_input = ChatInput(
-            chat_id=given.chat_id or self._config.runtime.new_id(),
-            named=given.chat_id is not None,
+            chat_id=options.chat_id or self._config.runtime.new_id(),
+            has_chat_id=options.chat_id is not None,
             view=view,
             guards=view.guards,
-            only_hooks=given.only_hooks is not None,
+            only_hooks=options.only_hooks is not None,
             message=None if input is None else as_message(input),
-            conversation=self._conversation(given.conversation),
-            deps=given.deps,
-            settings=given.settings,
-            approver=self._approver if given.approver is UNSET else given.approver,
-            release=given.release,
+            conversation=self._conversation(options.conversation),
+            deps=options.deps,
+            settings=options.settings,
+            approver=self._approver if options.approver is UNSET else options.approver,
+            release=options.release,
             answers=None if answers is None else dict(answers),
-            state=given.state,
-            own_system=given.system is not None,
-            own_tools=given.tools is not None,
-            for_speaker=partial(for_chat, given=given, model=model, speaks_later=True),
+            state=options.state,
+            own_system=options.system is not None,
+            own_tools=options.tools is not None,
+            for_speaker=partial(for_chat, options=options, model=model, speaks_later=True),
         )
-        return for_chat(self._config, given, model), chat_input
+        return for_chat(self._config, options, model), chat_input
 
-    def _conversation(self, given: Any) -> Conversation | None:
+    def _conversation(self, conversation: Any) -> Conversation | None:
         """Return the conversation that was passed, or the stored one with the given id."""
-        if isinstance(given, str):
+        if isinstance(conversation, str):
             if self._store is None:
                 raise UsageError(
-                    f"conversation={given!r} is the id of a stored conversation, but the agent has "
-                    "no store; pass a Conversation, or give the agent store=MemoryStore()"
+                    f"conversation={conversation!r} is the id of a stored conversation, but the "
+                    "agent has no store; pass a Conversation, or give the agent store=MemoryStore()"
                 )
-            return Conversation.at(self._store, given)
-        if given is None or isinstance(given, Conversation):
-            return given
-        raise UsageError(f"conversation={given!r} must be a Conversation or its id")
+            return Conversation.at(self._store, conversation)
+        if conversation is None or isinstance(conversation, Conversation):
+            return conversation
+        raise UsageError(f"conversation={conversation!r} must be a Conversation or its id")
 
-    def _tracing(self, beside: Iterable[object] = ()) -> HookBus[Any] | None:
+    def _tracing(self, keys: Iterable[object] = ()) -> HookBus[Any] | None:
         """The telemetry hooks of a chat; they depend on which points have other hooks."""
         if self._telemetry is None:
             return None
-        used = [key for bus, _ in self._sources for key in bus.used()]
+        point_keys = [key for bus, _ in self._sources for key in bus.keys_in_use()]
         if self.scopes.get(HANDOFFS) is not None:  # another agent may go on with the chat
-            used += speakers_points(self._config)
-        return self._telemetry.bus_for_chat((*used, *beside))
+            point_keys += speakers_points(self._config)
+        return self._telemetry.bus_for_chat((*point_keys, *keys))
 
     def _view(self, hooks: HooksArgument | None, only: HooksArgument | None) -> View:
         """The hooks that run in a chat: the agent's, and those passed to the chat."""
@@ -483,8 +532,8 @@ class Agent(Chats[DepsT, OutT]):
                 "pass hooks= or only_hooks=, not both: hooks= adds hooks to the agent's hooks, and "
                 "only_hooks= replaces the agent's declared hooks"
             )
-        given = hooks if only is None else only
-        if given is None:
+        declared = hooks if only is None else only
+        if declared is None:
             tracing = self._tracing()
             if tracing is None:
                 return self._plain
@@ -492,20 +541,22 @@ class Agent(Chats[DepsT, OutT]):
             if self._traced is None or self._traced[0] is not tracing:
                 self._traced = tracing, View(*self._sources, (tracing, None))
             return self._traced[1]
-        known = definitions(given, dict(self._known))  # a copy: the ids count in this chat only
+        known_ids = definitions(
+            declared, dict(self._known_hooks)
+        )  # a copy: the ids count in this chat only
         own = self.bus.sibling()  # on a NullBus, the hooks of a chat do not run either
-        brought = expand(given, known, origin="chat")
-        for hook in brought:
+        added_hooks = expand(declared, known_ids, origin="chat")
+        for hook in added_hooks:
             own.enter(hook)
         sources = self._sources if only is None else only_required(self._sources)
-        view = self._view_of((*sources, (own, None)), own.used())
-        required = [each.options for each in brought if each.options.required]
-        view.guards = tuple(dict.fromkeys(each.id or each.name for each in required))
+        view = self._view_of((*sources, (own, None)), own.keys_in_use())
+        required = [hook.options for hook in added_hooks if hook.options.required]
+        view.guards = tuple(dict.fromkeys(hook.id or hook.name for hook in required))
         return view
 
-    def _view_of(self, sources: Sources, beside: Iterable[object]) -> View:
+    def _view_of(self, sources: Sources, keys: Iterable[object]) -> View:
         """A view of these sources and of the telemetry hooks."""
-        tracing = self._tracing(beside)
+        tracing = self._tracing(keys)
         return View(*sources) if tracing is None else View(*sources, (tracing, None))
 
     # ── as a tool of another agent ──────────────────────────────────────────────────────────
@@ -531,13 +582,16 @@ class Agent(Chats[DepsT, OutT]):
                     f"agent {self.name!r} was not called, because agents may be nested at most "
                     f"{max_depth} levels below the first one; answer without this agent"
                 )
+            history, answers = own_history(parent, run.call_id, self._config)
             chat_input = ChatInput(
                 chat_id=self._config.runtime.new_id(),
                 view=self._view_of(
                     for_sub_agent(parent.view, self._sources), inherited_points(parent.view)
                 ),
-                message=as_message(input),
+                message=as_message(input) if answers is None else None,
                 conversation=None,
+                own_history=history,
+                answers=answers,
                 deps=parent.deps,
                 approver=parent.input.approver or self._approver,
                 release=parent.input.release,
@@ -545,12 +599,13 @@ class Agent(Chats[DepsT, OutT]):
                 call_id=run.call_id,
             )
             response = await self._collect((self._config, chat_input))
+            if history is not None and history.pending_step is not None:
+                raise ChildWaits(self.name, history)
             formed = self._config.output is not None and response.stop_reason is None
             return response.output if formed else response.text
 
-        setattr(ask, SUB_AGENT, self._config)
         about = description or f"Ask the agent {self.name!r}; `input` is the question or task."
-        return Tool(ask, name=name or _tool_name(self.name), description=about, timeout=inf)
+        return SubAgentTool(ask, self._speaker, name or _tool_name(self.name), about, max_depth)
 
     def handoffs(self, *agents: Agent[DepsT, OutT]) -> Callable[[], object]:
         """Give the model one tool for each agent; the tool hands the conversation to the agent.
@@ -570,13 +625,112 @@ class Agent(Chats[DepsT, OutT]):
                 )
             check_output(self._config, agent._config)
         tools = [
-            handoff_tool(Speaker(each._config, each.bus), _tool_name(f"transfer_to_{each.name}"))
-            for each in agents
+            handoff_tool(agent._speaker, _tool_name(f"transfer_to_{agent.name}"))
+            for agent in agents
         ]
         return self.scopes.register(Scope(HANDOFFS, tools=tools))
 
+    @property
+    def _speaker(self) -> Speaker:
+        return Speaker(self._config, self.bus, self)
+
+    # ── a copy ──────────────────────────────────────────────────────────────────────────────
+
+    def twin(
+        self,
+        *,
+        model: Model | str | None = None,
+        tools: Callable[[AnyTool], AnyTool] | None = None,
+        hooks: HooksArgument = (),
+        without: Iterable[str] = (),
+        observers: bool = False,
+        runtime: Runtime | None = None,
+    ) -> Agent[DepsT, OutT]:
+        """Return a copy of the agent as it is now, to try out what its hooks would do.
+
+        The copy has the name, system text, settings, limits, scopes, interceptors and wrappers of
+        the agent. It has no store, approver, telemetry or subscribers. Observers, and wrappers with
+        `observes=True`, are copied only with `observers=True`. The agents that its tools lead to
+        are copied in the same way. `tools` is called with each tool, and returns the tool to use in
+        its place, such as `tool.with_handler(…)`. `hooks` are added; hooks whose id or name is in
+        `without` are left out. Later changes of the agent do not change the copy.
+        """
+        options = _Twin(
+            model=None if model is None else model_of(model),
+            tools=tools,
+            without=frozenset(as_tuple("without", without)),
+            observers=observers,
+            runtime=runtime,
+        )
+        twin = self._twin(options)
+        twin._known_hooks = definitions(hooks, dict(self._known_hooks))
+        for hook in expand(hooks, twin._known_hooks, origin="agent"):
+            twin.bus.enter(hook)
+        return twin
+
+    def _twin(self, options: _Twin) -> Agent[DepsT, OutT]:
+        """The copy of this agent; agents that hand over to each other get one copy each."""
+        known: Agent[DepsT, OutT] | None = options.twins.get(id(self))
+        if known is not None:
+            return known
+        config = self._config
+        twin: Agent[DepsT, OutT] = Agent(
+            options.model or config.model,
+            name=self.name,
+            bus=self.bus.sibling(),
+            global_hooks=False,
+            telemetry=None,
+        )
+        options.twins[id(self)] = twin
+        twin._known_hooks = dict(self._known_hooks)
+        for bus, keep in self._sources:
+            for hook in bus.all_hooks():
+                if (keep is None or keep(hook)) and options.keeps(hook):
+                    twin.bus.enter(hook)
+        twin._config = msgspec.structs.replace(
+            config,
+            model=twin._config.model,
+            scopes=twin.scopes,
+            runtime=options.runtime or config.runtime,
+        )
+        for scope in self.scopes:
+            twin.scopes.register(scope.replace(tools=[options.tool(tool) for tool in scope.tools]))
+        return twin
+
     def __repr__(self) -> str:
         return f"<Agent {self.name!r}>"
+
+
+class _Twin(msgspec.Struct, kw_only=True):
+    """What a copy of an agent, and of the agents that its tools lead to, is made with."""
+
+    model: Any
+    tools: Callable[[AnyTool], AnyTool] | None
+    without: frozenset[str]
+    observers: bool
+    runtime: Runtime | None
+    twins: dict[int, Any] = msgspec.field(default_factory=dict[int, Any])
+
+    def keeps(self, hook: Hook) -> bool:
+        """Whether the copy has this hook."""
+        named = {hook.name, hook.options.id} & self.without
+        observes = hook.spec.kind == "observer" or hook.options.observes
+        return not named and (self.observers or not observes)
+
+    def tool(self, tool: AnyTool) -> AnyTool:
+        """The tool that stands for this one."""
+        if isinstance(tool, ProviderTool):
+            return tool
+        copy = tool if self.tools is None else self.tools(tool)
+        if copy is not tool or not isinstance(tool, LeadingTool):
+            return copy
+        agent: Agent[Any, Any] = tool.agent._twin(self)
+        if isinstance(tool, SubAgentTool):
+            copy = agent.as_tool(max_depth=tool.max_depth)
+        else:
+            speaker = agent._speaker  # pyright: ignore[reportPrivateUsage]
+            copy = handoff_tool(speaker, tool.name)
+        return copy.replace(**tool.options)
 
 
 def _depth(parent: Chat) -> int:

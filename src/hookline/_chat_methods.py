@@ -17,8 +17,8 @@ from hookline._base.run import DepsT
 from hookline._chat.config import (
     Approver,
     ChatInput,
+    ChatOptions,
     Config,
-    Given,
     Limits,
     OutputValidator,
     Release,
@@ -35,14 +35,14 @@ from hookline._tools.tool import ToolLike
 E = TypeVar("E")
 
 
-def _given(named: dict[str, Any]) -> Given:
+def _options(arguments: dict[str, Any]) -> ChatOptions:
     """The keywords of a chat, from the `locals()` at the start of the method that declares them.
 
     Every keyword of these methods is a field of `Given`.
     """
     for name in ("self", "input", "answers"):
-        named.pop(name, None)
-    return Given(**named)
+        arguments.pop(name, None)
+    return ChatOptions(**arguments)
 
 
 class Chats(Generic[DepsT, OutT]):
@@ -168,8 +168,8 @@ class Chats(Generic[DepsT, OutT]):
                 `onResponse` have run.
             chat_id: Your own id for the chat: 1 to 64 letters, digits, "_" and "-".
         """
-        given = _given(locals())
-        return await self._collect(self._begin(input, given))
+        options = _options(locals())
+        return await self._collect(self._begin(input, options))
 
     @overload
     def chat_stream(
@@ -262,8 +262,8 @@ class Chats(Generic[DepsT, OutT]):
 
         Takes the arguments of `chat`.
         """
-        given = _given(locals())
-        return ChatStream(*self._begin(input, given))
+        options = _options(locals())
+        return ChatStream(*self._begin(input, options))
 
     @overload
     async def resume(
@@ -362,8 +362,8 @@ class Chats(Generic[DepsT, OutT]):
         answer approves a call whose tool does not exist. After one of these errors, no tool has
         run.
         """
-        given = _given(locals())
-        return await self._collect(self._begin(None, given, answers))
+        options = _options(locals())
+        return await self._collect(self._begin(None, options, answers))
 
     @overload
     def resume_stream(
@@ -453,16 +453,16 @@ class Chats(Generic[DepsT, OutT]):
         chat_id: str | None = None,
     ) -> ChatStream[Any]:
         """Answer waiting calls like `resume`, and stream the events like `chat_stream`."""
-        given = _given(locals())
-        return ChatStream(*self._begin(None, given, answers))
+        options = _options(locals())
+        return ChatStream(*self._begin(None, options, answers))
 
     def _begin(
-        self, input: Any, given: Given, answers: Mapping[str, Answer] | None = None
+        self, input: Any, options: ChatOptions, answers: Mapping[str, Answer] | None = None
     ) -> tuple[Config, ChatInput]:
         """Return the agent's configuration for this chat, and the chat's input."""
         raise NotImplementedError
 
-    async def _collect(self, asked: tuple[Config, ChatInput]) -> Response[Any]:
-        supervisor = Supervisor(new_chat(*asked, None), None)
+    async def _collect(self, chat: tuple[Config, ChatInput]) -> Response[Any]:
+        supervisor = Supervisor(new_chat(*chat, None), None)
         supervisor.start()
         return await supervisor.collect()

@@ -29,9 +29,9 @@ PRESETS: Final = (
 )
 
 
-def model_of(given: Any) -> Model:
+def model_of(value: Any) -> Model:
     """Return the given model, or the model of this name; raises UsageError for anything else."""
-    model = resolve_model(given) if isinstance(given, str) else given
+    model = resolve_model(value) if isinstance(value, str) else value
     if not isinstance(model, Model):
         raise UsageError(
             f"model={model!r} is not a Model: it has no method stream(request) that returns an "
@@ -44,7 +44,7 @@ def resolve_model(name: str) -> Model:
     """Return the model of this name; raises UsageError for an unknown prefix or missing package."""
     prefix, _, rest = name.partition(":")
     if not rest:
-        raise UsageError(f"model={name!r} must begin with a provider; use one of: {_known()}")
+        raise UsageError(f"model={name!r} must begin with a provider; use one of: {_model_names()}")
     if prefix in MODELS:
         module, attribute = MODELS[prefix]
         make: Any = getattr(import_module(module), attribute)
@@ -64,24 +64,26 @@ def resolve_model(name: str) -> Model:
 def _registered(prefix: str, name: str) -> Any:
     from importlib.metadata import entry_points  # only here: it costs milliseconds of an import
 
-    found = list(entry_points(group=MODEL_ENTRY_POINTS, name=prefix))
-    if not found:
-        raise UsageError(f"model={name!r}: there is no provider {prefix!r}; use one of: {_known()}")
-    if len({each.value for each in found}) > 1:
-        values = ", ".join(sorted(each.value for each in found))
+    points = list(entry_points(group=MODEL_ENTRY_POINTS, name=prefix))
+    if not points:
+        raise UsageError(
+            f"model={name!r}: there is no provider {prefix!r}; use one of: {_model_names()}"
+        )
+    if len({point.value for point in points}) > 1:
+        values = ", ".join(sorted(point.value for point in points))
         raise UsageError(
             f"model={name!r}: {prefix!r} is registered more than once ({values}); "
             "remove all but one of these packages"
         )
-    return found[0].load()
+    return points[0].load()
 
 
-def _known() -> str:
+def _model_names() -> str:
     from importlib.metadata import entry_points
 
     ours = [*MODELS, *PRESETS]
-    others = {each.name for each in entry_points(group=MODEL_ENTRY_POINTS)} - set(ours)
-    return ", ".join(f"{each}:…" for each in [*ours, *sorted(others)])
+    others = {point.name for point in entry_points(group=MODEL_ENTRY_POINTS)} - set(ours)
+    return ", ".join(f"{name}:…" for name in [*ours, *sorted(others)])
 
 
 # ── stores ──────────────────────────────────────────────────────────────────────────────────
@@ -90,15 +92,15 @@ STORES: Final = {"sqlite": "sqlite", "postgresql": "postgres", "postgres": "post
 """The schemes of the URLs, and the extra that each needs."""
 
 
-def store_of(given: Any) -> Store | None:
+def store_of(store: Any) -> Store | None:
     """Return the given store, or the store for this URL; raises UsageError for anything else."""
-    if isinstance(given, str):
-        return resolve_store(given)
-    if given is None or isinstance(given, Store):
-        return given
+    if isinstance(store, str):
+        return resolve_store(store)
+    if store is None or isinstance(store, Store):
+        return store
     raise UsageError(
-        f"store={given!r} is not a store: pass MemoryStore(), a URL such as 'sqlite:///chats.db', "
-        "or an object with the methods of hookline.storage.Store"
+        f"store= is not a store, but of type {type(store).__name__}: pass MemoryStore(), a URL "
+        "such as 'sqlite:///chats.db', or an object with the methods of hookline.storage.Store"
     )
 
 
@@ -106,12 +108,12 @@ def resolve_store(url: str) -> Store:
     """Return the store for this URL; raises UsageError for an unknown scheme or missing package."""
     scheme = url.partition(":")[0].partition("+")[0]
     if scheme not in STORES:
-        known = ", ".join(f"{each}:…" for each in STORES)
+        schemes = ", ".join(f"{name}:…" for name in STORES)
         raise UsageError(
-            f"store={shown_url(url)!r}: there is no store for this URL; use one of: {known}"
+            f"store={shown_url(url)!r}: there is no store for this URL; use one of: {schemes}"
         )
     try:
-        sql: Any = import_module("hookline.stores.sql")
+        sql: Any = import_module("hookline.stores")
     except ModuleNotFoundError as exc:
         if str(exc.name).startswith("hookline"):  # our own module: no extra would help
             raise

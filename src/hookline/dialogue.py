@@ -62,12 +62,12 @@ class Dialogue(Generic[D]):
         self.conversation = conversation if conversation is not None else Conversation()
         """The conversation so far, from a's view."""
         self._agents: dict[Side, Agent[D]] = {"a": a, "b": b}
-        self._left = turns
+        self._turns_left = turns
         self._deps = deps
         last = self.conversation.messages[-1:]
         self._next: Side = "b" if last and last[0].role == "assistant" else "a"
-        self._said: list[str] = []  # by send(), for the next turn
-        self._stopped = False
+        self._texts: list[str] = []  # by send(), for the next turn
+        self._stopping = False
         self._unsaved = False
         self._turn: tuple[Side, ChatStream] | None = None
 
@@ -75,7 +75,7 @@ class Dialogue(Generic[D]):
         """Send a text to both sides, before the next turn."""
         if not text.strip():
             raise UsageError(f"send({text!r}) has no text; pass some text")
-        self._said.append(text)
+        self._texts.append(text)
 
     def say(self, side: Side) -> None:
         """Let this side speak in the next turn."""
@@ -85,11 +85,11 @@ class Dialogue(Generic[D]):
 
     def stop(self) -> None:
         """End after the current turn."""
-        self._stopped = True
+        self._stopping = True
 
     async def aclose(self) -> None:
         """End now and abort the current turn."""
-        self._stopped = True
+        self._stopping = True
         turn, self._turn = self._turn, None
         if turn is not None:
             await turn[1].aclose()
@@ -120,26 +120,26 @@ class Dialogue(Generic[D]):
                 raise
 
     async def _begin(self) -> tuple[Side, ChatStream]:
-        if self._stopped or self._left < 1:
+        if self._stopping or self._turns_left < 1:
             raise StopAsyncIteration
         side = self._next
-        while self._said:
-            self._add(self._said[0], "user")
-            del self._said[0]  # not earlier: a busy conversation takes no text
+        while self._texts:
+            self._add(self._texts[0], "user")
+            del self._texts[0]  # only now: if the conversation is busy, `_add` raises
         await self._save()
-        if self._stopped:  # in the meantime
+        if self._stopping:  # in the meantime
             raise StopAsyncIteration
         talk = self.conversation if side == "a" else Conversation(_turned(self.conversation))
         if not talk.messages or talk.messages[-1].role != "user":
             raise UsageError(f"side {side!r} has nothing to answer; call send(text) first")
-        self._left -= 1
+        self._turns_left -= 1
         self._next = "b" if side == "a" else "a"
         agent = self._agents[side]
         return side, agent.chat_stream(None, conversation=talk, deps=self._deps)
 
     async def _finish(self, side: Side, response: Response) -> None:
         if response.stop_reason is not None or not response.text.strip():
-            self._stopped = True
+            self._stopping = True
         if side == "b" and response.text.strip():  # a's chat has written a's words itself
             self._add(response.text, "b")
             await self._save()

@@ -29,7 +29,7 @@ from hookline import HookDef, HookSet
 from hookline.errors import DiscoveryError, UsageError
 from hookline.points import as_tuple
 
-__all__ = ["Found", "Problem", "from_entry_points", "from_folder"]
+__all__ = ["Discovery", "Problem", "from_entry_points", "from_folder"]
 
 GROUP: Final = "hookline.hooks"
 BOM: Final = b"\xef\xbb\xbf"
@@ -46,7 +46,7 @@ class Problem(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Discovery:
     """The hooks for `Agent(hooks=)` or `agent.use()`, and the problems of the search."""
 
     hooks: tuple[HookDef, ...]
@@ -81,16 +81,16 @@ class _Finds:
         self.hooks += new
 
     def _check_ids(self, new: Sequence[HookDef]) -> None:
-        seen = {hook.id: hook for hook in self.hooks if hook.id is not None}
+        by_id = {hook.id: hook for hook in self.hooks if hook.id is not None}
         for hook in new:
-            if hook.id is not None and seen.setdefault(hook.id, hook) != hook:
-                other = seen[hook.id].origin or "the same file"
+            if hook.id is not None and by_id.setdefault(hook.id, hook) != hook:
+                other = by_id[hook.id].origin or "the same file"
                 raise UsageError(
                     f"the id {hook.id!r} is taken by a hook of {other}; choose another id"
                 )
 
-    def done(self) -> Found:
-        return Found(tuple(self.hooks), tuple(self.problems))
+    def done(self) -> Discovery:
+        return Discovery(tuple(self.hooks), tuple(self.problems))
 
 
 # ── a folder ────────────────────────────────────────────────────────────────────────────────
@@ -101,7 +101,7 @@ def from_folder(
     *,
     root: str | os.PathLike[str] | None = None,
     required: Collection[str] = (),
-) -> Found:
+) -> Discovery:
     """Load the hooks of all `*.py` files in this folder, in the order of the file names.
 
     Loads the hooks that have a name in the module: definitions, objects with hooks, and lists of
@@ -113,7 +113,7 @@ def from_folder(
     """
     required, finds = as_tuple("required", required), _Finds()
     place = _safe_folder(Path(folder), None if root is None else Path(root))
-    files = (each.name for each in place.iterdir() if each.suffix == ".py")
+    files = (path.name for path in place.iterdir() if path.suffix == ".py")
     names = sorted(name for name in files if not name.startswith(("_", ".")))
     for name in sorted({*required} - {*names}):
         raise DiscoveryError(
@@ -139,23 +139,23 @@ def _safe_folder(folder: Path, root: Path | None) -> Path:
         raise DiscoveryError(
             f"{str(folder)!r} resolves to {str(place)!r}, which must be inside {str(top)!r}"
         )
-    for each in (place, *place.parents):
-        if each.is_relative_to(top):
-            _check_mode(each, each.stat())
+    for directory in (place, *place.parents):
+        if directory.is_relative_to(top):
+            _check_mode(directory, directory.stat())
     return place
 
 
-def _check_mode(path: Path, found: os.stat_result) -> None:
+def _check_mode(path: Path, status: os.stat_result) -> None:
     """Raise unless only the owner may write, and the owner is the process's user or root."""
     if os.name != "posix":
         return
-    if found.st_mode & stat.S_IWOTH:
+    if status.st_mode & stat.S_IWOTH:
         raise DiscoveryError(f"{str(path)!r} is writable by everyone; run chmod go-w on it")
-    if found.st_mode & stat.S_IWGRP:
+    if status.st_mode & stat.S_IWGRP:
         raise DiscoveryError(f"{str(path)!r} is group-writable; run chmod g-w on it")
-    if found.st_uid not in (0, os.geteuid()):
+    if status.st_uid not in (0, os.geteuid()):
         raise DiscoveryError(
-            f"{str(path)!r} belongs to another user ({found.st_uid}); run chown on it"
+            f"{str(path)!r} belongs to another user ({status.st_uid}); run chown on it"
         )
 
 
@@ -167,10 +167,10 @@ def _read(path: Path, folder: Path) -> bytes:
             f"the file is a link to {str(real)!r}, outside of the folder; use a regular file"
         )
     with open(real, "rb", opener=_no_link) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise DiscoveryError(f"{str(path)!r} must be a regular file")
-        _check_mode(real, found)
+        _check_mode(real, status)
         return file.read()
 
 
@@ -211,9 +211,9 @@ def _named_in(module: ModuleType) -> Sequence[HookDef]:
     """The hooks that the module names; a class counts if it has no instance or subclass there."""
     values = list(vars(module).values())
     objects: set[type] = set()
-    hooks = [hook for each in values if _offers(each) for hook in _definitions(each, objects)]
-    kinds = {each for each in values if _is_class(each)}
-    for kind in dict.fromkeys(each for each in values if _is_class(each)):
+    hooks = [hook for value in values if _offers(value) for hook in _definitions(value, objects)]
+    kinds = {value for value in values if _is_class(value)}
+    for kind in dict.fromkeys(value for value in values if _is_class(value)):
         if not any(issubclass(other, kind) for other in objects | (kinds - {kind})):
             hooks += _definitions(kind, set())
     return list(dict.fromkeys(hooks))
@@ -222,25 +222,25 @@ def _named_in(module: ModuleType) -> Sequence[HookDef]:
 # ── what is offered ─────────────────────────────────────────────────────────────────────────
 
 
-def _definitions(offered: object, objects: set[type]) -> Iterator[HookDef]:
+def _definitions(value: object, objects: set[type]) -> Iterator[HookDef]:
     """Yield the definitions in this object, and add the classes of their objects to `objects`.
 
     Raises UsageError for an object that is not a hook.
     """
-    if isinstance(offered, HookDef):
-        objects.add(cast("type", type(getattr(offered.fn, "__self__", None))))
-        yield offered
-    elif isinstance(offered, (list, tuple)):
-        for each in cast("Sequence[object]", offered):
-            yield from _definitions(each, objects)
-    elif _is_class(offered):
-        yield from _definitions(_made(offered), objects)
-    elif held := _held(offered):
-        objects.add(type(offered))
-        yield from _definitions(held, objects)
+    if isinstance(value, HookDef):
+        objects.add(cast("type", type(getattr(value.fn, "__self__", None))))
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in cast("Sequence[object]", value):
+            yield from _definitions(item, objects)
+    elif _is_class(value):
+        yield from _definitions(_instance(value), objects)
+    elif hooks := _hooks_of(value):
+        objects.add(type(value))
+        yield from _definitions(hooks, objects)
     else:
         raise UsageError(
-            f"{offered!r} is not a hook; use @define_hook(...), an object or a class with such "
+            f"{value!r} is not a hook; use @define_hook(...), an object or a class with such "
             "hooks, or a list of these"
         )
 
@@ -248,9 +248,9 @@ def _definitions(offered: object, objects: set[type]) -> Iterator[HookDef]:
 def _offers(value: object) -> bool:
     """Return whether a value in a module has hooks; classes are checked later."""
     if isinstance(value, (list, tuple)):
-        held = cast("Sequence[object]", value)
-        return any(_offers(each) or _is_class(each) for each in held)
-    return isinstance(value, (HookDef, HookSet)) or bool(_held(value))
+        items = cast("Sequence[object]", value)
+        return any(_offers(item) or _is_class(item) for item in items)
+    return isinstance(value, (HookDef, HookSet)) or bool(_hooks_of(value))
 
 
 def _is_class(value: Any) -> TypeGuard[type[Any]]:
@@ -262,7 +262,7 @@ def _is_class(value: Any) -> TypeGuard[type[Any]]:
 
 
 def _attributes(kind: type) -> dict[str, object]:
-    return {name: value for each in reversed(kind.__mro__) for name, value in vars(each).items()}
+    return {name: value for base in reversed(kind.__mro__) for name, value in vars(base).items()}
 
 
 def _is_hook(attribute: object) -> bool:
@@ -270,17 +270,17 @@ def _is_hook(attribute: object) -> bool:
     return isinstance(inner, HookDef)
 
 
-def _held(value: object) -> list[object]:
+def _hooks_of(value: object) -> list[object]:
     """The hooks of an object; an empty list for any other value."""
     if isinstance(value, (type, ModuleType)):
         return []
     attributes = _attributes(type(value)) | getattr(value, "__dict__", {})
-    own = [getattr(value, name) for name, each in attributes.items() if _is_hook(each)]
-    given = getattr(value, "hooks", None) if own or isinstance(value, HookSet) else None
-    return own if given is None else [given, *own]
+    own = [getattr(value, name) for name, attribute in attributes.items() if _is_hook(attribute)]
+    more = getattr(value, "hooks", None) if own or isinstance(value, HookSet) else None
+    return own if more is None else [more, *own]
 
 
-def _made(kind: type) -> object:
+def _instance(kind: type) -> object:
     try:
         signature(kind).bind()
     except TypeError as exc:
@@ -296,7 +296,7 @@ def _made(kind: type) -> object:
 
 def from_entry_points(
     names: Collection[str] | None = None, *, group: str = GROUP, required: Collection[str] = ()
-) -> Found:
+) -> Discovery:
     """Load the hooks that installed packages offer in this group of entry points.
 
     An entry point names a hook definition, an object or a class whose methods are hooks, or a list
@@ -320,10 +320,10 @@ def from_entry_points(
 
 
 def _load_entry_point(point: metadata.EntryPoint) -> Sequence[HookDef]:
-    offered: Any = point.load()
-    if callable(offered) and not _offers(offered) and not isinstance(offered, type):
-        offered = offered()
-    hooks = list(dict.fromkeys(_definitions(offered, set())))
+    value: Any = point.load()
+    if callable(value) and not _offers(value) and not isinstance(value, type):
+        value = value()
+    hooks = list(dict.fromkeys(_definitions(value, set())))
     if not hooks:
         raise UsageError(f"{point.value} returned an empty list; return hooks")
     return hooks

@@ -10,6 +10,7 @@ from hookline._base.events import (
     Event,
     FileAdded,
     MessageAdded,
+    MessageQueued,
     PartEnd,
     ReasoningDelta,
     ResponseReset,
@@ -25,6 +26,7 @@ from hookline._base.events import (
 )
 from hookline._base.returns import ErrorInfo
 from hookline._base.visible import strict
+from hookline._chat.inbox import SentMessage
 
 __all__ = [
     "ApprovalRequested",
@@ -37,9 +39,11 @@ __all__ = [
     "Event",
     "FileAdded",
     "MessageAdded",
+    "MessageQueued",
     "PartEnd",
     "ReasoningDelta",
     "ResponseReset",
+    "SentMessage",
     "SourceAdded",
     "Status",
     "StepFinished",

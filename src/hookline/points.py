@@ -1,11 +1,13 @@
 """The contexts of the hook points: `add_hook` takes a context class in place of a point's name.
 
 `matches` compares a tool's name with patterns, as the `tools=` option of a hook does. `as_tuple`
-checks an argument of your own that takes a list.
+and `check_number` check arguments of your own that take a list or a number.
 """
 
 from hookline._base.lists import as_tuple
+from hookline._base.numbers import check_number
 from hookline._base.patterns import matches
+from hookline._base.returns import Guide, Hold
 from hookline._hooks.points import (
     TABLE,
     AroundChat,
@@ -34,6 +36,7 @@ from hookline._hooks.points import (
     PreMessage,
     PreMessageUpdate,
     PreRequest,
+    PreSteer,
     PreStop,
     PreToolCall,
 )
@@ -44,6 +47,8 @@ __all__ = [
     "AroundRequest",
     "AroundToolCall",
     "Context",
+    "Guide",
+    "Hold",
     "OnApproval",
     "OnChatAbort",
     "OnChatDone",
@@ -66,8 +71,10 @@ __all__ = [
     "PreMessage",
     "PreMessageUpdate",
     "PreRequest",
+    "PreSteer",
     "PreStop",
     "PreToolCall",
     "as_tuple",
+    "check_number",
     "matches",
 ]

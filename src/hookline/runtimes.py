@@ -1,7 +1,7 @@
 """Interfaces for authors of adapters to durable engines."""
 
 from hookline._record.durable import Durable
-from hookline._record.format import Batch, Line, Log, Witness
+from hookline._record.format import Batch, Line, Log, Witness, read_log
 from hookline._record.journal import Journal
 from hookline._record.runtime import (
     KEYS,
@@ -31,4 +31,5 @@ __all__ = [
     "Runtime",
     "Witness",
     "key_name",
+    "read_log",
 ]

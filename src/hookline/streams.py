@@ -171,31 +171,31 @@ def coalesce(
 async def _coalesced(
     source: AsyncIterable[object], chars: float, seconds: float
 ) -> AsyncIterator[object]:
-    held = _Held(chars, seconds)
-    async with streamcontext(source) as streamer, aclosing(_Ahead(streamer)) as ahead:
+    buffer = _Buffer(chars, seconds)
+    async with streamcontext(source) as streamer, aclosing(_Reader(streamer)) as reader:
         while True:
-            if held.pieces and seconds < inf and not await ahead.ready(held.left()):
-                yield held.take()
+            if buffer.pieces and seconds < inf and not await reader.ready(buffer.seconds_left()):
+                yield buffer.take()
             try:
-                item = await ahead.next()
+                item = await reader.next()
             except Exception as exc:  # only from the source: a consumer's is raised at a yield
-                if held.pieces:
-                    yield held.take()
+                if buffer.pieces:
+                    yield buffer.take()
                 if isinstance(exc, StopAsyncIteration):
                     return
                 raise
-            if held.pieces and not held.goes_on(item):
-                yield held.take()
+            if buffer.pieces and not buffer.goes_on(item):
+                yield buffer.take()
             if not isinstance(item, _Piece):
                 yield item
-            elif held.add(item):
-                yield held.take()
+            elif buffer.add(item):
+                yield buffer.take()
 
 
 _Piece: TypeAlias = str | TextDelta | ReasoningDelta
 
 
-class _Held:
+class _Buffer:
     """The pieces that wait to be joined: all of the same kind, chat and step."""
 
     def __init__(self, chars: float, seconds: float) -> None:
@@ -206,7 +206,7 @@ class _Held:
         self._size = 0
         self._due = inf
 
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """The number of seconds until the pieces must be sent."""
         return max(0.0, self._due - self._clock())
 
@@ -243,7 +243,7 @@ def _kind(item: object) -> tuple[object, ...]:
     return (type(item),)
 
 
-class _Ahead(Generic[T]):
+class _Reader(Generic[T]):
     """Reads a source in a task, so that a wait can time out and be resumed later.
 
     Cancelling the wait itself would end the chat. The task reads at most one item ahead.

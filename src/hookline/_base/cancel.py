@@ -81,12 +81,12 @@ async def shielded(work: Awaitable[T], until: float | None = None) -> tuple[T | 
     clock = task.get_loop().time
     cut: Cut = None
     while not task.done():
-        left = None if until is None else until - clock()
-        if left is not None and left <= 0:
+        seconds = None if until is None else until - clock()
+        if seconds is not None and seconds <= 0:
             return None, cut
         try:
             # Unlike `await task`, this neither passes a cancellation on to the task nor raises.
-            await asyncio.wait([task], timeout=left)
+            await asyncio.wait([task], timeout=seconds)
         except CancelledError as exc:
             cut = exc
     if task.cancelled():
@@ -112,7 +112,7 @@ class Limit(msgspec.Struct, eq=False):
     when: float  # in the time that the chat could use
     name: str  # of the tool or hook
     seconds: float
-    fired: bool = False
+    has_fired: bool = False
     late: asyncio.TimerHandle | None = None  # reports work that ignores its cancellation
 
 
@@ -174,7 +174,7 @@ class Deadlines:
             return await work
         except CancelledError:
             # If other code has cancelled the task too, its cancellation takes precedence.
-            if limit.fired and task.cancelling() <= earlier + 1:
+            if limit.has_fired and task.cancelling() <= earlier + 1:
                 raise Expired from None
             raise
         finally:
@@ -183,7 +183,7 @@ class Deadlines:
                 limit.late.cancel()
             # Take back the limit's cancellation, and only that one: the supervisor counts those
             # of other code. Work that swallowed the cancellation may have taken it back itself.
-            if limit.fired and task.cancelling() > earlier:
+            if limit.has_fired and task.cancelling() > earlier:
                 task.uncancel()
 
     def _now(self) -> float:
@@ -198,7 +198,7 @@ class Deadlines:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waiting = [limit.when for limit in self._limits if not limit.fired]
+        waiting = [limit.when for limit in self._limits if not limit.has_fired]
         self._due = min(waiting, default=inf) + self._paused_total
         if waiting and self._loop is not None:
             self._timer = self._loop.call_at(self._due, self._fire)
@@ -210,8 +210,8 @@ class Deadlines:
             return
         now = self._now()
         for limit in self._limits:
-            if limit.when <= now and not limit.fired:
-                limit.fired = True
+            if limit.when <= now and not limit.has_fired:
+                limit.has_fired = True
                 limit.task.cancel()
                 limit.late = self._loop.call_later(self.grace, self._report, limit)
         self._set_timer()

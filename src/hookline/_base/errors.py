@@ -32,6 +32,7 @@
     │   └── MalformedStreamError     an answer that is cut off, or not in the service's format
     ├── OutputError              the answer does not fit the `output=` type, even after retries
     ├── StoreError               a store: it cannot be read or written
+    ├── QueueFullError           a queue of durable chats: it takes no more chats now
     ├── JournalError             the record of a durable chat does not fit this code
     ├── RemoteChatError          a chat that ran in another process has failed
     ├── MaxStepsError            the chat reached its limit of model calls
@@ -66,14 +67,14 @@ class UsageError(HooklineError):
     """
 
 
-def closest(name: object, known: Iterable[str]) -> tuple[str, ...]:
+def closest(name: object, names: Iterable[str]) -> tuple[str, ...]:
     """Return the known names that `name` was probably meant to be."""
     import difflib  # only here: it costs a millisecond of every import
 
-    known = list(known)
+    names = list(names)
     plain = str(name).replace("_", "").lower()  # pre_tool_call is preToolCall
-    same = tuple(each for each in known if each.replace("_", "").lower() == plain)
-    return same or tuple(difflib.get_close_matches(str(name), known, n=3, cutoff=0.5))
+    same = tuple(candidate for candidate in names if candidate.replace("_", "").lower() == plain)
+    return same or tuple(difflib.get_close_matches(str(name), names, n=3, cutoff=0.5))
 
 
 def did_you_mean(names: Iterable[str]) -> str:
@@ -89,10 +90,10 @@ class UnknownHookError(UsageError):
     the documentation lists all points. `name` is the name that was used.
     """
 
-    def __init__(self, name: object, known: Iterable[str], what: str = "hook point") -> None:
+    def __init__(self, name: object, names: Iterable[str], what: str = "hook point") -> None:
         self.name = name
-        known = list(known)
-        self.closest = closest(name, known)
+        names = list(names)
+        self.closest = closest(name, names)
         hint = did_you_mean(self.closest)
         if what == "hook point":
             help_ = (
@@ -100,8 +101,8 @@ class UnknownHookError(UsageError):
                 "own point, pass a class that derives from Observer, Interceptor or Wrapper"
             )
         else:
-            there = ", ".join(sorted(map(str, known))) or "none"
-            help_ = f". Use one of the known names ({there}), or pass the definition itself"
+            listing = ", ".join(sorted(map(str, names))) or "none"
+            help_ = f". Use one of the known names ({listing}), or pass the definition itself"
         super().__init__(f"there is no {what} {name!r}{hint}{help_}")
 
 
@@ -155,9 +156,9 @@ class HistoryError(UsageError):
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
-        listed = "\n  - ".join(self.problems)
+        listing = "\n  - ".join(self.problems)
         super().__init__(
-            f"the history is not valid:\n  - {listed}\n"
+            f"the history is not valid:\n  - {listing}\n"
             "Pass it through repair_history(messages), which fixes it and reports each fix"
         )
 
@@ -237,13 +238,13 @@ class HookReturnError(HookError):
     `value_type` is the type of the returned value.
     """
 
-    def __init__(self, point: str, hook: str, value: object, allowed: str) -> None:
+    def __init__(self, point: str, hook: str, value: object, may_return: str) -> None:
         self.point = point
         self.hook = hook
         self.value_type = type(value)
         super().__init__(
             f"hook {hook!r} at {point} returned a value of type {type(value).__qualname__}; "
-            f"return one of the types that this point accepts: {allowed}"
+            f"return one of the types that this point accepts: {may_return}"
         )
 
 
@@ -288,9 +289,9 @@ class UnknownToolError(ToolCallError):
     tool is for. `tool` is the name that the model used.
     """
 
-    def __init__(self, tool: str, offered: Iterable[str]) -> None:
+    def __init__(self, tool: str, tools: Iterable[str]) -> None:
         self.tool = tool
-        names = ", ".join(sorted(offered))
+        names = ", ".join(sorted(tools))
         help_ = f"use one of these: {names}" if names else "continue without tools: none is offered"
         super().__init__(f"there is no tool {_short(tool)!r}; {help_}")
 
@@ -369,9 +370,10 @@ class ToolDenied(ToolCallError):
 class StopChat(HooklineError):
     """Raise this exception in a tool to end the chat gracefully after the current step.
 
-    A hook at `aroundRequest` or `onResponse` may also raise StopChat. There, StopChat discards the
-    answer, retracts text that was already shown, and ends the chat at once. `text` is sent to the
-    user as an assistant message.
+    A wrapper at `aroundToolCall` may raise it in place of the tool. A hook at `aroundRequest` or
+    `onResponse` may also raise StopChat. There, StopChat discards the answer, retracts text that
+    was already shown, and ends the chat at once. `text` is sent to the user as an assistant
+    message.
     What to do: nothing; `response.stop_reason` is the `reason`.
     """
 
@@ -520,6 +522,21 @@ class StoreError(HooklineError):
     What to do: fix the store as the text says, and continue from the stored state. A failed write
     changed nothing. If this is uncertain, the text says so.
     """
+
+
+class QueueFullError(HooklineError):
+    """A durable chat was not started: as many chats wait for a worker as the queue may have.
+
+    What to do: try again later, tell the user that the service is busy, or start more workers.
+    `limit` is the client's `max_queued`.
+    """
+
+    def __init__(self, chat_id: str, limit: int) -> None:
+        self.limit = limit
+        super().__init__(
+            f"chat {chat_id!r} was not started: max_queued={limit} chats wait for a worker; try "
+            "again later, or start more workers"
+        )
 
 
 class JournalError(HooklineError):

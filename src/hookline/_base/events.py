@@ -22,7 +22,7 @@ from hookline._base.messages import (
     Usage,
     UserMessage,
 )
-from hookline._base.returns import ApprovalRequest, CallResult, ErrorInfo, Response
+from hookline._base.returns import ApprovalRequest, CallResult, ErrorInfo, Response, When
 
 
 class Event(Data, frozen=True, kw_only=True, tag_field="event"):
@@ -148,6 +148,16 @@ class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requeste
     """The question; an answer refers to its `id`."""
 
 
+class MessageQueued(Event, frozen=True, kw_only=True, tag="message_queued"):
+    """A message was sent into the running chat. A MessageAdded with its id follows if it is
+    committed."""
+
+    message: UserMessage
+    """The message as it was sent."""
+    when: When
+    """"next": committed before the next request; "idle": committed when the chat would end."""
+
+
 class MessageAdded(Event, frozen=True, kw_only=True, tag="message_added"):
     """A message was committed to history."""
 
@@ -226,6 +236,7 @@ ChatEvent: TypeAlias = (
     | ToolCallFinished
     | Status
     | ApprovalRequested
+    | MessageQueued
     | MessageAdded
     | SourceAdded
     | FileAdded

@@ -64,16 +64,16 @@ _READ_ONLY: Final = _LEAVES | {FrozenDict, FrozenList}
 
 def frozen_dict(data: dict[str, Any]) -> FrozenDict:
     """Make a read-only object of these items, whose values are already frozen."""
-    made: FrozenDict = FrozenDict.__new__(FrozenDict)
-    dict.update(made, data)  # pyright: ignore[reportUnknownMemberType]
-    return made
+    result: FrozenDict = FrozenDict.__new__(FrozenDict)
+    dict.update(result, data)  # pyright: ignore[reportUnknownMemberType]
+    return result
 
 
 def frozen_list(items: Iterable[Any]) -> FrozenList:
     """Make a read-only array of these items, which are already frozen."""
-    made: FrozenList = FrozenList.__new__(FrozenList)
-    list.extend(made, items)  # pyright: ignore[reportUnknownMemberType]
-    return made
+    result: FrozenList = FrozenList.__new__(FrozenList)
+    list.extend(result, items)  # pyright: ignore[reportUnknownMemberType]
+    return result
 
 
 def freeze(data: Any) -> Any:

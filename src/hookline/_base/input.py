@@ -19,9 +19,9 @@ def as_message(input: Any) -> UserMessage:
     if isinstance(input, str):
         message = UserMessage(parts=(Text(clean_text(input)),))
     elif isinstance(input, UserMessage):
-        message = cleaned(input)
+        message = without_surrogates(input)
     else:
-        message = cleaned(UserMessage(parts=_parts(input)))
+        message = without_surrogates(UserMessage(parts=_parts(input)))
     if says_nothing(message.parts):
         raise UsageError(
             f"input={input!r} has neither text nor media; pass the user's text, or pass "
@@ -47,15 +47,15 @@ def _parts(input: Any) -> tuple[UserPart, ...]:
     return parts
 
 
-def cleaned(value: T) -> T:
+def without_surrogates(value: T) -> T:
     """Return the same data without lone surrogates, which stores and network formats reject."""
     data: Any = value
     if isinstance(data, Data):
         before = {name: getattr(data, name) for name in data.__struct_fields__}
-        after = {name: cleaned(each) for name, each in before.items()}
+        after = {name: without_surrogates(item) for name, item in before.items()}
         data = data.replace(**after) if after != before else data
     elif isinstance(data, tuple):
-        data = tuple([cleaned(each) for each in data])  # pyright: ignore
+        data = tuple([without_surrogates(item) for item in data])  # pyright: ignore
     else:
         data = clean_data(data)
     return cast("T", data)

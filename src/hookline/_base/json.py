@@ -86,7 +86,7 @@ def clean_data(data: Any) -> Any:
     return data
 
 
-def shown(name: object) -> str:
+def quote_name(name: object) -> str:
     """Quote a name for a text to the model: short and valid, and never the repr."""
     if not isinstance(name, str):
         return f"a key of type {type(name).__qualname__}"
@@ -156,8 +156,8 @@ def _parse_strictly(text: str) -> dict[str, Any]:
 
 def _check_depth(text: str) -> None:
     depth = 0
-    for found in _BRACKET_OR_STRING.finditer(text):
-        first = text[found.start()]
+    for match in _BRACKET_OR_STRING.finditer(text):
+        first = text[match.start()]
         if first in "[{":
             depth += 1
             if depth > MAX_ARGUMENT_DEPTH:
@@ -183,7 +183,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data = dict(pairs)
     if len(data) != len(pairs):
         counts = Counter(key for key, _ in pairs)
-        twice = ", ".join(shown(key) for key, count in counts.items() if count > 1)
+        twice = ", ".join(quote_name(key) for key, count in counts.items() if count > 1)
         raise _bad(f"an object has the same key more than once: {twice}; write each key once")
     return data
 
@@ -253,7 +253,7 @@ class Reader(Generic[T]):
 def to_json_data(value: object) -> Any:
     """Make a read-only copy of the value as JSON data; raises NotJson if JSON cannot hold it."""
     try:
-        return _checked(msgspec.to_builtins(value, enc_hook=encode_foreign), 0)
+        return _check_data(msgspec.to_builtins(value, enc_hook=encode_foreign), 0)
     except NotJson:
         raise
     except RecursionError as error:
@@ -268,29 +268,29 @@ def to_json_data(value: object) -> Any:
 def encode_foreign(value: object) -> object:
     """Convert a value that msgspec cannot encode one level closer to JSON; raises NotJson."""
     kind = type(value)  # check the type, because the value itself could pretend or raise
-    known: Any = value
+    typed: Any = value
     if issubclass(kind, str):
-        return str.__str__(known)
+        return str.__str__(typed)
     if issubclass(kind, int):
-        return int.__int__(known)
+        return int.__int__(typed)
     if issubclass(kind, float):
-        return float.__float__(known)
+        return float.__float__(typed)
     if hasattr(kind, "model_dump") and hasattr(kind, "model_json_schema"):
-        return known.model_dump(mode="json")
+        return typed.model_dump(mode="json")
     if issubclass(kind, Mapping):
-        return dict(known)
+        return dict(typed)
     if issubclass(kind, (deque, Set, ValuesView)):
-        return list(known)
+        return list(typed)
     pathlib = sys.modules.get("pathlib")  # a program that has a path has imported pathlib
     if pathlib is not None and issubclass(kind, pathlib.PurePath):
-        return str(known)
+        return str(typed)
     raise NotJson(
         f"a {kind.__qualname__} is not JSON data; return str, numbers, lists, dicts, "
         "dataclasses, msgspec Structs or pydantic models"
     )
 
 
-def _checked(data: Any, depth: int) -> Any:
+def _check_data(data: Any, depth: int) -> Any:
     """Fix or reject values that `to_builtins` accepts but JSON does not."""
     kind = type(data)  # pyright: ignore[reportUnknownVariableType]
     if kind is str:
@@ -308,11 +308,11 @@ def _checked(data: Any, depth: int) -> Any:
     if depth >= MAX_RESULT_DEPTH:
         raise NotJson(f"it is nested deeper than {MAX_RESULT_DEPTH} levels; return a flatter value")
     if kind is list or kind is tuple:
-        return frozen_list([_checked(item, depth + 1) for item in data])
+        return frozen_list([_check_data(item, depth + 1) for item in data])
     if kind is not dict:  # an Enum's value, which msgspec returns unconverted
-        return _checked(msgspec.to_builtins(data, enc_hook=encode_foreign), depth + 1)
+        return _check_data(msgspec.to_builtins(data, enc_hook=encode_foreign), depth + 1)
     clean = {
-        key if type(key) is str and key.isascii() else _key(key): _checked(item, depth + 1)
+        key if type(key) is str and key.isascii() else _key(key): _check_data(item, depth + 1)
         for key, item in data.items()
     }
     if len(clean) != len(data):

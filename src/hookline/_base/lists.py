@@ -10,13 +10,13 @@ from hookline._base.errors import UsageError
 T = TypeVar("T")
 
 
-def as_tuple(name: str, given: Iterable[T]) -> tuple[T, ...]:
+def as_tuple(name: str, values: Iterable[T]) -> tuple[T, ...]:
     """Return the items of the argument `name`; raises UsageError for a single text or object."""
-    items: Any = given
+    items: Any = values
     if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
         # The value is not in the text, because it may be a secret.
         raise UsageError(
             f"{name}= must be a list, but its type is {type(items).__name__}; put a single item "
             f"in a list: {name}=[…]"
         )
-    return tuple(given)
+    return tuple(values)

@@ -307,11 +307,11 @@ def calls_of(parts: Iterable[object]) -> tuple[ToolCall, ...]:
 
 def with_text(parts: Sequence[ModelPart], text: str) -> tuple[ModelPart, ...]:
     """Replace all text of these parts; the new text comes where the first text or call was."""
-    kept = [part for part in parts if type(part) is not Text]
+    others = [part for part in parts if type(part) is not Text]
     if text:
         places = [place for place, part in enumerate(parts) if type(part) in (Text, ToolCall)]
-        kept.insert(min(places, default=len(parts)), Text(text))
-    return tuple(kept)
+        others.insert(min(places, default=len(parts)), Text(text))
+    return tuple(others)
 
 
 class ModelAnswer(Data, frozen=True):

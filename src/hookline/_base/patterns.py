@@ -8,7 +8,7 @@ from typing import Final
 
 from hookline._base.lists import as_tuple
 
-_KEPT: Final = 1024  # names per `NamePatterns`: a model can invent any number of names
+_MAX_NAMES: Final = 1024  # names per `NamePatterns`: a model can invent any number of names
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
@@ -19,22 +19,24 @@ def matches(name: str, patterns: Iterable[str]) -> bool:
 def unmatched(patterns: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
     """Return the patterns that match none of these names."""
     names = tuple(names)
-    return tuple(each for each in patterns if not any(matches(name, (each,)) for name in names))
+    return tuple(
+        pattern for pattern in patterns if not any(matches(name, (pattern,)) for name in names)
+    )
 
 
 class NamePatterns:
     """Patterns that cache their results: `name in patterns` is a dict lookup."""
 
-    __slots__ = ("_known", "_patterns")
+    __slots__ = ("_cache", "_patterns")
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
         self._patterns = patterns
-        self._known: dict[str, bool] = {}
+        self._cache: dict[str, bool] = {}
 
     def __contains__(self, name: str) -> bool:
-        found = self._known.get(name)
-        if found is None:
-            if len(self._known) >= _KEPT:
-                self._known.clear()
-            found = self._known[name] = matches(name, self._patterns)
-        return found
+        result = self._cache.get(name)
+        if result is None:
+            if len(self._cache) >= _MAX_NAMES:
+                self._cache.clear()
+            result = self._cache[name] = matches(name, self._patterns)
+        return result

@@ -30,6 +30,9 @@ from hookline._base.messages import (
     UserPart,
 )
 
+When: TypeAlias = Literal["next", "idle"]
+"""When a sent message is committed: before the next request, or when the chat would end."""
+
 # ── return values of hooks ──────────────────────────────────────────────────────────────────
 
 
@@ -55,6 +58,21 @@ class Continue(Data, frozen=True, tag_field="kind", tag="continue"):
     if TYPE_CHECKING:  # by scripts/generate.py
 
         def replace(self, *, input: str = ...) -> Self: ...
+
+
+class Guide(Data, frozen=True, tag_field="kind", tag="guide"):
+    """Withdraw the model's answer, tell the model why, and let it answer again in another step."""
+
+    reason: str
+    """What the model must do differently; it becomes a user message."""
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(self, *, reason: str = ...) -> Self: ...
+
+
+class Hold(Data, frozen=True, tag_field="kind", tag="hold"):
+    """Keep a sent message in the queue; the hooks are asked again before the next request."""
 
 
 class Ask(Data, frozen=True, tag_field="kind", tag="ask"):
@@ -126,15 +144,15 @@ class ToolFailure(Data, frozen=True, tag_field="kind", tag="error", dict=True):
     @property
     def exception(self) -> BaseException | None:
         """The exception that was raised; None outside of the process that raised it."""
-        found: BaseException | None = _attributes(self).get("exception")
-        return found
+        exception: BaseException | None = _attributes(self).get("exception")
+        return exception
 
     @classmethod
     def of(cls, exc: BaseException) -> ToolFailure:
         """Make the failure that the model sees: the exception's type name and text."""
         issues = exc.issues if isinstance(exc, ToolArgumentsError) else ()
         _forget_our_frames(exc)
-        error = cls(_text_of(exc), type=type(exc).__name__, issues=_SEEN)
+        error = cls(_text_of(exc), type=type(exc).__name__, issues=_TRACKABLE)
         force_setattr(error, "issues", issues)
         _attributes(error)["exception"] = exc
         return error
@@ -147,7 +165,7 @@ class ToolFailure(Data, frozen=True, tag_field="kind", tag="error", dict=True):
 
         def replace(self, **changes: Any) -> Self:
             """Return a changed copy with the same exception."""
-            copy = msgspec.structs.replace(self, **{**changes, "issues": _SEEN})
+            copy = msgspec.structs.replace(self, **{**changes, "issues": _TRACKABLE})
             force_setattr(copy, "issues", changes.get("issues", self.issues))
             _attributes(copy).update(_attributes(self))
             return copy
@@ -164,7 +182,7 @@ _OURS = __file__.rpartition("_base")[0]
 # The garbage collector tracks a Struct if one of its fields was trackable when the Struct was
 # created. The exception of a failure is not in a field, but its frames refer to many objects that
 # may refer back to it.
-_SEEN: Any = [()]
+_TRACKABLE: Any = [()]
 
 
 def _text_of(exc: BaseException) -> str:
@@ -181,12 +199,12 @@ def _forget_our_frames(exc: BaseException) -> None:
 
     Our frames refer to the chat, and the collector cannot follow a cycle through a Struct.
     """
-    kept = tb = exc.__traceback__
+    visible = tb = exc.__traceback__
     while tb is not None:
         if tb.tb_frame.f_code.co_filename.startswith(_OURS):
-            kept = tb.tb_next
+            visible = tb.tb_next
         tb = tb.tb_next
-    exc.__traceback__ = kept
+    exc.__traceback__ = visible
 
 
 def forget_our_locals(exc: BaseException) -> None:
@@ -236,6 +254,54 @@ class MessageChanges(Data, frozen=True, kw_only=True, tag_field="kind", tag="cha
 # ── approvals ───────────────────────────────────────────────────────────────────────────────
 
 
+class Rule(Data, frozen=True, omit_defaults=True):
+    """A rule that approves calls like the one that a person has approved: `Rule("pay")`.
+
+    It holds for calls of the same tool by the same agent with exactly these arguments. If the name,
+    the description or the parameters of the tool change, the rule no longer holds.
+    """
+
+    tool: str
+    """The name of the tool."""
+    arguments: dict[str, Any] | None = None
+    """All arguments of the calls, with the defaults of those that a call leaves out. None, when the
+    rule is made, stands for the arguments of the approved call."""
+    until: float | None = None
+    """When the rule ends, in seconds since the epoch; None if it does not end."""
+    scope: Literal["chat", "conversation", "always"] = "conversation"
+    """Where the rule holds: in the chat and the chats that resume it, in the conversation, or in
+    all conversations of the agent's store, whoever uses them."""
+    id: str = ""
+    """The id of the rule, by which it is revoked; set when the rule is made."""
+    agent: str = ""
+    """The name of the agent; set when the rule is made."""
+    tool_digest: str = ""
+    """A digest of the tool as the person saw it; set when the rule is made."""
+    by: str | None = None
+    """Who made the rule: `by` of the approval."""
+    made_at: float | None = None
+    """When the rule was made, in seconds since the epoch."""
+
+    def __post_init__(self) -> None:
+        own(self, "arguments")
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(
+            self,
+            *,
+            tool: str = ...,
+            arguments: dict[str, Any] | None = ...,
+            until: float | None = ...,
+            scope: Literal["chat", "conversation", "always"] = ...,
+            id: str = ...,
+            agent: str = ...,
+            tool_digest: str = ...,
+            by: str | None = ...,
+            made_at: float | None = ...,
+        ) -> Self: ...
+
+
 class Approve(Data, frozen=True, kw_only=True, tag_field="kind", tag="approve"):
     """Run the call. `arguments` replaces the model's arguments and is validated in the same way."""
 
@@ -245,6 +311,8 @@ class Approve(Data, frozen=True, kw_only=True, tag_field="kind", tag="approve"):
     """The person or program that decided, such as a user's id."""
     note: str | None = None
     """A remark for the records; the model does not see it."""
+    remember: Rule | None = None
+    """A rule by which later calls like this one are approved; None for this call alone."""
 
     def __post_init__(self) -> None:
         own(self, "arguments")
@@ -257,6 +325,7 @@ class Approve(Data, frozen=True, kw_only=True, tag_field="kind", tag="approve"):
             arguments: dict[str, Any] | None = ...,
             by: str | None = ...,
             note: str | None = ...,
+            remember: Rule | None = ...,
         ) -> Self: ...
 
 
@@ -294,8 +363,12 @@ class ApprovalRequest(Data, frozen=True, kw_only=True):
     """The prompts of the hooks that asked."""
     chat_id: str
     """The id of the chat that asked."""
+    path: tuple[str, ...] = ()
+    """The ids of the calls that lead from the root chat to the chat that asked; empty if the root
+    chat asked itself."""
     conversation_id: str | None = None
-    """The id of the conversation in which the call waits; None if the chat has no conversation."""
+    """The id of the conversation in which the call waits, which is that of the root chat; None if
+    the root chat has no conversation."""
     iteration: int
     """The step, counted from 0."""
     digest: str
@@ -314,8 +387,9 @@ class ApprovalRequest(Data, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         own(self, "schema")
         own_tuple(self, "prompts")
+        own_tuple(self, "path")
         if self.details:
-            force_setattr(self, "details", tuple([freeze(each) for each in self.details]))
+            force_setattr(self, "details", tuple([freeze(detail) for detail in self.details]))
 
     if TYPE_CHECKING:  # by scripts/generate.py
 
@@ -326,6 +400,7 @@ class ApprovalRequest(Data, frozen=True, kw_only=True):
             call: ToolCall = ...,
             prompts: tuple[str, ...] = ...,
             chat_id: str = ...,
+            path: tuple[str, ...] = ...,
             conversation_id: str | None = ...,
             iteration: int = ...,
             digest: str = ...,
@@ -380,19 +455,19 @@ class Response(Data, Generic[OutT], frozen=True, kw_only=True):
 
         Each result has the tool's name and the outcome.
         """
-        return tuple([each for each in self.messages if isinstance(each, ToolMessage)])
+        return tuple([message for message in self.messages if isinstance(message, ToolMessage)])
 
     @property
     def sources(self) -> tuple[Source, ...]:
         """The sources that a provider's own tools found for this chat's answers."""
-        answers = [each for each in self.messages if isinstance(each, AssistantMessage)]
-        return tuple([source for each in answers for source in each.sources])
+        answers = [message for message in self.messages if isinstance(message, AssistantMessage)]
+        return tuple([source for message in answers for source in message.sources])
 
     @property
     def files(self) -> tuple[MediaPart, ...]:
         """The pictures and files that the model or the provider's own tools made in this chat."""
-        answers = [each for each in self.messages if isinstance(each, AssistantMessage)]
-        return tuple([file for each in answers for file in each.files])
+        answers = [message for message in self.messages if isinstance(message, AssistantMessage)]
+        return tuple([file for message in answers for file in message.files])
 
     if TYPE_CHECKING:  # by scripts/generate.py
 
@@ -423,18 +498,37 @@ class ErrorInfo(Data, frozen=True, kw_only=True):
     """The name of the exception's class."""
     message: str
     """The exception's text, truncated with a note if it is longer than 8,192 characters."""
+    retryable: bool = False
+    """Whether the same request may succeed later."""
+    retry_after: float | None = None
+    """The seconds to wait before that; None if unknown."""
 
     @classmethod
     def of(cls, exc: BaseException) -> ErrorInfo:
-        """Make an ErrorInfo from the exception's type name and text; other data is left out."""
+        """Make an ErrorInfo from the exception's type name and text, and from whether and when a
+        ModelError can be tried again; other data is left out.
+        """
         text, limit = _text_of(exc), _ERROR_TEXT
         if len(text) > limit:
             text = f"{text[:limit]}\n[truncated: the first {limit} of {len(text)} characters]"
-        return cls(type=type(exc).__name__, message=text)
+        retryable = getattr(exc, "retryable", False) is True
+        return cls(
+            type=type(exc).__name__,
+            message=text,
+            retryable=retryable,
+            retry_after=getattr(exc, "retry_after", None) if retryable else None,
+        )
 
     if TYPE_CHECKING:  # by scripts/generate.py
 
-        def replace(self, *, type: str = ..., message: str = ...) -> Self: ...
+        def replace(
+            self,
+            *,
+            type: str = ...,
+            message: str = ...,
+            retryable: bool = ...,
+            retry_after: float | None = ...,
+        ) -> Self: ...
 
 
 Outcome: TypeAlias = Literal["done", "aborted", "error"]

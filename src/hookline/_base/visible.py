@@ -26,11 +26,11 @@ class _Strict(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
-        named = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(char)
-        seen = char.isprintable() and not any(first <= code <= last for first, last in UNSEEN)
-        shown = named or (char if seen else _number(code))
-        self[code] = shown
-        return shown
+        escape = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(char)
+        is_visible = char.isprintable() and not any(first <= code <= last for first, last in UNSEEN)
+        text = escape or (char if is_visible else _number(code))
+        self[code] = text
+        return text
 
 
 _strict: Final = _Strict()

@@ -19,13 +19,13 @@ from msgspec.structs import replace
 from hookline._base.cancel import Expired, being_cancelled
 from hookline._base.errors import IdleTimeoutError, ModelError, StopChat
 from hookline._base.events import PartEnd, TextDelta, ToolCallDelta
-from hookline._base.input import cleaned
+from hookline._base.input import without_surrogates
 from hookline._base.json import clean_text, json_text
 from hookline._base.log import log_throw
 from hookline._base.messages import History, Reasoning, Source, Text, ToolCall
 from hookline._base.returns import Stop
-from hookline._chat.channel import SIZE
-from hookline._chat.request import named
+from hookline._chat.channel import HIGH_WATER
+from hookline._chat.request import tools_by_name
 from hookline._chat.shown import DELTAS, show_part, take_back
 from hookline._chat.state import Chat
 from hookline._conversations.history import check_history
@@ -33,7 +33,7 @@ from hookline._hooks.call_rules import flow
 from hookline._hooks.points import AroundRequest, OnDelta
 from hookline._hooks.wrappers import wrap
 from hookline._model.assembly import Assembly, PartKind
-from hookline._model.chunks import checked
+from hookline._model.chunks import check_chunk
 from hookline._model.model import (
     Chunk,
     Delta,
@@ -46,7 +46,7 @@ from hookline._model.model import (
     SourceChunk,
     TextChunk,
     ToolCallChunk,
-    fitted,
+    without_foreign_items,
 )
 from hookline._record.runtime import Json, Key
 
@@ -55,64 +55,70 @@ RESPONSE_JSON: Final[Json[ModelResponse | Stop]] = Json(ModelResponse | Stop)
 
 
 async def ask_model(
-    chat: Chat, key: Key, request: ModelRequest, given: ModelResponse | None
+    chat: Chat, key: Key, request: ModelRequest, answer: ModelResponse | None
 ) -> ModelResponse | Stop:
     """The model's answer, through aroundRequest, or the answer that a hook has given.
 
     Returns a Stop if a wrapper has raised StopChat.
     """
-    chat.making.sent = chat.making.sent_tools = None
-    if given is not None:
-        return await take_answer(chat, key, replay_answer, given)
+    chat.making.final_request = chat.making.sent_tools = None
+    if answer is not None:
+        return await take_answer(chat, key, replay_answer, answer)
     source: Callable[[Chat, ModelRequest], Awaitable[ModelResponse | Stop]]
-    source = _wrapped if chat.view.aroundRequest else stream_answer
+    source = _with_wrappers if chat.view.aroundRequest else stream_answer
     response = await take_answer(chat, key, source, request)
     # A replay runs no wrapper, so the record tells which tools the wrappers had offered.
     if chat.replayed and chat.making.sent_tools is not None:
-        chat.making.sent = request.replace(tools=named(request.tools, chat.making.sent_tools))
+        chat.making.final_request = request.replace(
+            tools=tools_by_name(request.tools, chat.making.sent_tools)
+        )
     return response
 
 
 async def take_answer(
-    chat: Chat, key: Key, source: Callable[[Chat, Any], Awaitable[Answer]], given: Any
+    chat: Chat, key: Key, source: Callable[[Chat, Any], Awaitable[Answer]], argument: Any
 ) -> Answer:
     """Run `source` as a recorded step. A replayed answer gets its assembly again."""
-    response: Any = await chat.runtime.step(key, source, RESPONSE_JSON, chat, given)
+    response: Any = await chat.runtime.step(key, source, RESPONSE_JSON, chat, argument)
     answer: Answer = response
     if chat.replayed and isinstance(response, ModelResponse):
         _new_assembly(chat).recall(response)
     return answer
 
 
-async def _wrapped(chat: Chat, request: ModelRequest) -> ModelResponse | Stop:
+async def _with_wrappers(chat: Chat, request: ModelRequest) -> ModelResponse | Stop:
     """The answer from the wrappers at aroundRequest, which may be their own."""
 
     def inner(request: ModelRequest) -> Awaitable[ModelResponse]:
-        chat.making.sent = request
+        chat.making.final_request = request
         return stream_answer(chat, request)
 
     ctx: AroundRequest[Any] = AroundRequest(run=chat.run, iteration=chat.iteration, request=request)
-    chat.making.wrapped = True  # so that the answer has its timing, which is for wrappers alone
+    chat.making.has_wrappers = (
+        True  # so that the answer has its timing, which is for wrappers alone
+    )
     try:
         response = await wrap(chat.view.aroundRequest, ctx, inner, chat)
     except StopChat as stop:
         return Stop(stop.reason, stop.text)
     finally:
-        chat.making.wrapped = False
+        chat.making.has_wrappers = False
         streamed, chat.making.streamed = chat.making.streamed, None
     # An answer that the model did not stream, or not so, has yet to be shown.
     if streamed is None or (response is not streamed and response.parts != streamed.parts):
         return await replay_answer(chat, response)
     if response is not streamed:
-        response = cleaned(response)
+        response = without_surrogates(response)
     return response if response.timing is None else replace(response, timing=None)
 
 
 async def _begin_answer(chat: Chat) -> Assembly:
     """Begin an answer. Text that an earlier attempt has shown is taken back."""
     if chat.attempt > 1:
-        chat.making.shown = True  # the life that was interrupted may have shown some text
-    await take_back(chat)  # first: if this is cut off, the earlier text is still shown, and kept
+        chat.making.visible = True  # the life that was interrupted may have shown some text
+    if chat.making.visible:
+        # First: if this is cut off, the earlier text is still shown, and kept.
+        await take_back(chat)
     chat.making.streamed = None
     return _new_assembly(chat)
 
@@ -130,7 +136,7 @@ def _new_assembly(chat: Chat) -> Assembly:
 async def replay_answer(chat: Chat, response: ModelResponse) -> ModelResponse:
     """Show an answer from a hook through onDelta, one delta for each part."""
     asm = await _begin_answer(chat)
-    response = cleaned(response)
+    response = without_surrogates(response)
     for index, part in enumerate(response.parts):
         if isinstance(part, Text):
             await _take(chat, asm, TextChunk(part.text))
@@ -139,7 +145,7 @@ async def replay_answer(chat: Chat, response: ModelResponse) -> ModelResponse:
             await _take(chat, asm, ReasoningChunk(part.text))
             await _end_part(chat, asm, PartEndChunk("reasoning", part.meta))
         elif isinstance(part, ToolCall):
-            part = asm.given(part, index)
+            part = asm.with_id(part, index)
             text = json_text(part.arguments) if part.raw is None else part.raw
             chunk = ToolCallChunk(index=index, arguments=text)
             await _show_call(chat, chunk, part.id, part.name)
@@ -169,12 +175,12 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
 async def _stream(chat: Chat, request: ModelRequest) -> ModelResponse:
     """Take the model's chunks. The middle of the loop is the hot path: one event a chunk."""
     asm = await _begin_answer(chat)
-    request = fitted(_sendable(chat, request))
-    life, view, outlet, clock = chat.life, chat.view, chat.outlet, chat.deadlines.clock
+    request = without_foreign_items(_sendable(chat, request))
+    life, view, clock = chat.life, chat.view, chat.deadlines.clock
     chat_id, iteration = chat.chat_id, chat.iteration
-    items, live = outlet.channel.items, chat.live
-    limit = left = chat.config.limits.answer_bytes
-    asm.began, asm.waited = clock(), outlet.waited
+    items, live = chat.channel.items, chat.live
+    limit = remaining = chat.config.limits.answer_bytes
+    asm.began, asm.reader_seconds = clock(), chat.progress.reader_seconds
     finish: Finish | None = None
     whole = False
     chat.making.asking = True
@@ -191,33 +197,33 @@ async def _stream(chat: Chat, request: ModelRequest) -> ModelResponse:
                 # The same as `_take`, for the next piece of a text that no hook looks at.
                 text = chunk.text
                 if text.__class__ is not str or not text.isascii():
-                    text = clean_text(checked(chunk).text)
-                    left -= len(text.encode()) - len(text)  # count bytes instead of characters
-                left -= len(text)
-                if not text or left < 0:
-                    _check_length(left, limit)
+                    text = clean_text(check_chunk(chunk).text)
+                    remaining -= len(text.encode()) - len(text)  # count bytes instead of characters
+                remaining -= len(text)
+                if not text or remaining < 0:
+                    _check_length(remaining, limit)
                     continue
                 if not live:
                     asm.text.append(text)
                     continue
-                if len(items) >= SIZE:
-                    await outlet.room()
+                if len(items) > HIGH_WATER:
+                    await chat.room()
                 # Nothing is awaited from here on: a partial answer is exactly the shown text.
                 asm.text.append(text)
-                outlet.put(TextDelta(chat_id=chat_id, iteration=iteration, text=text))
+                chat.put(TextDelta(chat_id=chat_id, iteration=iteration, text=text))
             elif finish is not None:
                 raise ModelError(
                     f"the model sent a {kind.__name__} after its Finish; its adapter must yield "
                     "Finish last"
                 )
             elif kind is Finish:
-                finish = checked(chunk)
+                finish = check_chunk(chunk)
                 asm.hot = False  # a text after Finish must not take the branch above
             else:
                 if asm.first is None:
                     asm.first = clock()
-                left -= _size(checked(chunk))
-                _check_length(left, limit)
+                remaining -= _size(check_chunk(chunk))
+                _check_length(remaining, limit)
                 await _take(chat, asm, chunk)
         whole = chunks.__class__ is AsyncGeneratorType  # it closes itself at its end
     except CancelledError as exc:
@@ -237,14 +243,15 @@ async def _stream(chat: Chat, request: ModelRequest) -> ModelResponse:
             "the model's stream ended without Finish, so its answer may be cut off; "
             "ask again, or let the adapter yield Finish(...) last"
         )
-    await _end_source(chat, asm)
+    if asm.source is not None:
+        await _end_source(chat, asm)
     if finish.usage is not None:
         chat.add_usage(finish.usage)
-    if not chat.making.wrapped:
+    if not chat.making.has_wrappers:
         return asm.finish(finish)
     if asm.first is None:
         asm.first = clock()
-    chat.making.streamed = asm.finish(finish, asm.timing(clock(), outlet.waited))
+    chat.making.streamed = asm.finish(finish, asm.timing(clock(), chat.progress.reader_seconds))
     return chat.making.streamed
 
 
@@ -267,8 +274,8 @@ def _size(chunk: Chunk) -> int:
     return 0
 
 
-def _check_length(left: int, limit: int) -> None:
-    if left < 0:
+def _check_length(remaining: int, limit: int) -> None:
+    if remaining < 0:
         raise ModelError(
             f"the model's answer is longer than Limits.answer_bytes={limit} and was cut off; ask "
             "for a shorter answer, or raise the limit"
@@ -317,17 +324,14 @@ async def _take(chat: Chat, asm: Assembly, chunk: Chunk) -> None:
             if asm.source is not None:
                 await _end_source(chat, asm)
             asm.source = kind
-        if chat.view.onDelta:
-            for delta in await _through(chat, chunk):
-                await _emit(chat, asm, delta)
-        else:
-            await _emit_text(chat, asm, chunk)
+        for delta in await _through(chat, chunk) if chat.view.onDelta else (chunk,):
+            await _emit(chat, asm, delta)
     elif isinstance(chunk, (SourceChunk, FileChunk)):
         await _end_source(chat, asm)
         for delta in await _through(chat, chunk) if chat.view.onDelta else (chunk,):
             await _emit(chat, asm, delta)
         if asm.kind is not None:  # a hook replaced it by text
-            await _finish_part(chat, asm, None)
+            _finish_part(chat, asm, None)
     else:
         assert isinstance(chunk, PartEndChunk)
         if asm.source != chunk.part:
@@ -347,33 +351,33 @@ async def _through(chat: Chat, delta: Delta) -> Any:
 
 
 async def _emit(chat: Chat, asm: Assembly, delta: Delta) -> None:
-    """Keep and show a delta as hooks have left it."""
+    """Keep and show a delta as hooks have left it, with nothing awaited in between."""
+    if chat.live and len(chat.channel.items) > HIGH_WATER:
+        await chat.room()
     if isinstance(delta, (TextChunk, ReasoningChunk)):
-        await _emit_text(chat, asm, delta)
+        _emit_text(chat, asm, delta)
         return
     assert isinstance(delta, (SourceChunk, FileChunk))
     if asm.kind is not None:
-        await _finish_part(chat, asm, None)
+        _finish_part(chat, asm, None)
     part = asm.add_part(delta.source if isinstance(delta, SourceChunk) else delta.file)
     if chat.live:
-        chat.making.shown = True
-        await show_part(chat, part)
+        chat.making.visible = True
+        show_part(chat, part)
 
 
-async def _emit_text(chat: Chat, asm: Assembly, delta: TextChunk | ReasoningChunk) -> None:
+def _emit_text(chat: Chat, asm: Assembly, delta: TextChunk | ReasoningChunk) -> None:
     """Keep and show a piece of text."""
     kind: PartKind = "text" if isinstance(delta, TextChunk) else "reasoning"
     if asm.kind != kind:
         if asm.kind is not None:  # a hook turned one kind into the other
-            await _finish_part(chat, asm, None)
+            _finish_part(chat, asm, None)
         asm.kind = kind
-    if chat.live and chat.outlet.full:
-        await chat.outlet.room()
-    text = asm.add(clean_text(delta.text))  # kept and shown with nothing awaited in between
+    text = asm.add(clean_text(delta.text))
     if text and chat.live:
-        chat.making.shown = True
+        chat.making.visible = True
         event = DELTAS[kind](chat_id=chat.chat_id, iteration=chat.iteration, text=text)
-        chat.outlet.put(event)
+        chat.put(event)
 
 
 async def _end_part(chat: Chat, asm: Assembly, end: PartEndChunk) -> None:
@@ -383,32 +387,34 @@ async def _end_part(chat: Chat, asm: Assembly, end: PartEndChunk) -> None:
     if chat.view.onDelta:
         for delta in await _through(chat, end):
             if isinstance(delta, (TextChunk, ReasoningChunk)):
-                await _emit_text(chat, asm, delta)
+                await _emit(chat, asm, delta)
             elif not isinstance(delta, PartEndChunk):
                 whole.append(delta)
     if asm.kind is None and end.meta:  # a signature without text must be sent back, too
         asm.kind = end.part
-    await _finish_part(chat, asm, end.meta)
+    _finish_part(chat, asm, end.meta)
     for delta in whole:
         await _emit(chat, asm, delta)
 
 
-async def _finish_part(chat: Chat, asm: Assembly, meta: dict[str, Any] | None) -> None:
-    kind, shown = asm.kind, asm.shown
+def _finish_part(chat: Chat, asm: Assembly, meta: dict[str, Any] | None) -> None:
+    kind, has_text = asm.kind, asm.visible
     asm.close(meta)
-    if shown and chat.live and kind is not None:
-        await chat.publish(PartEnd(chat_id=chat.chat_id, iteration=chat.iteration, part=kind))
+    if has_text and chat.live and kind is not None:
+        chat.put(PartEnd(chat_id=chat.chat_id, iteration=chat.iteration, part=kind))
 
 
 async def _show_call(chat: Chat, chunk: ToolCallChunk, id: str, name: str) -> None:
     """Show a piece of a call, unless a hook hides it."""
     if chat.view.onDelta and not await _through(chat, chunk.replace(id=id, name=name)):
-        chat.making.hidden |= {id}
+        chat.making.hidden_calls |= {id}
         return
     if not chat.live:
         return
-    chat.making.shown = True
-    await chat.publish(
+    if len(chat.channel.items) > HIGH_WATER:
+        await chat.room()
+    chat.making.visible = True
+    chat.put(
         ToolCallDelta(
             chat_id=chat.chat_id,
             iteration=chat.iteration,

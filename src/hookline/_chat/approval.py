@@ -7,17 +7,15 @@ is denied.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from types import NoneType
 from typing import Any, Final
 
-import msgspec
-
 from hookline._base.cancel import Expired
 from hookline._base.errors import ApprovalError
 from hookline._base.events import ApprovalRequested
-from hookline._base.input import cleaned
+from hookline._base.input import without_surrogates
 from hookline._base.messages import ToolCall
 from hookline._base.returns import (
     Answer,
@@ -29,32 +27,21 @@ from hookline._base.returns import (
     ToolResult,
 )
 from hookline._chat.asking import answer_of, tell
-from hookline._chat.call import ASKED, WAITING, CallRun, CallVerdict
+from hookline._chat.call import ASKING, RUNNING, WAITING, CallRun, CallVerdict
 from hookline._chat.results import as_data
+from hookline._chat.rules import check_rule, digest, remember, seal
 from hookline._chat.run_tool import admit
 from hookline._chat.state import Chat
 from hookline._conversations.conversation import Conversation
 from hookline._conversations.store import PendingStep
-from hookline._record.runtime import ANSWER, ANSWERED, NOTHING
-from hookline._record.runtime import ASKED as ASKED_KEY
-from hookline._tools.tool import AnyTool
-
-
-def _digest(data: tuple[Any, ...]) -> str:
-    from hashlib import sha256  # only here: it costs a millisecond of an import
-
-    return sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()
-
-
-def seal(tool: AnyTool | None) -> str:
-    """A digest of the tool as the person who answers knows it; its code may change."""
-    return "" if tool is None else _digest((tool.name, tool.description, tool.parameters))
+from hookline._record.runtime import ANSWER, NOTHING, ON_ANSWER, Key
+from hookline._record.runtime import ON_REQUEST as ASKED_KEY
 
 
 def digest_of(call: ToolCall, tool_digest: str = "", details: Sequence[Any] = ()) -> str:
     """The digest that seals a request. Requests of older versions seal only the call."""
     data: tuple[Any, ...] = (call.id, call.name, call.arguments)
-    return _digest((*data, details, tool_digest) if tool_digest else data)
+    return digest((*data, details, tool_digest) if tool_digest else data)
 
 
 def _is_sealed(request: ApprovalRequest) -> bool:
@@ -63,31 +50,35 @@ def _is_sealed(request: ApprovalRequest) -> bool:
 
 def prepare(chat: Chat, iteration: int, run: CallRun, verdict: CallVerdict) -> None:
     """Make the call's request for approval, or deny the call if nobody can answer."""
-    if not _is_answered_here(chat) and not chat.keeps:
+    run.approval = verdict.approval
+    if run.approval is None and not _is_answered_here(chat) and not chat.can_wait:
         reason = "this call needs an approval, and nobody can give it"
         run.refuse(ToolFailure(reason, type="Denied"), "denied")
         return
-    run.bound = None  # the approver may change the arguments
+    run.arguments = None  # the approver may change the arguments
     run.judged = None  # its guards may decide otherwise after the wait
     asks, now = verdict.asks, chat.runtime.now()
     limits = [ask.expires for ask in asks if ask.expires is not None]  # the shortest counts
     details = (
-        cleaned(tuple([ask.details for ask in asks])) if any(ask.details for ask in asks) else ()
+        without_surrogates(tuple([ask.details for ask in asks]))
+        if any(ask.details for ask in asks)
+        else ()
     )
     run.request = ApprovalRequest(
         id=f"{chat.chat_id}.{run.id}",
-        call=run.wanted,
+        call=run.call,
         prompts=tuple(ask.prompt for ask in asks),
         chat_id=chat.chat_id,
-        conversation_id=chat.conversation_id,
+        path=chat.path,
+        conversation_id=chat.root.conversation_id,
         iteration=iteration,
-        digest=digest_of(run.wanted, verdict.tool_digest, details),
+        digest=digest_of(run.call, verdict.tool_digest, details),
         tool_digest=verdict.tool_digest,
         asked_at=now,
         details=details,
         expires=now + min(limits) if limits else None,
     )
-    run.move(ASKED)
+    run.move(ASKING)
 
 
 def _is_answered_here(chat: Chat) -> bool:
@@ -98,11 +89,16 @@ def _is_answered_here(chat: Chat) -> bool:
 async def put(chat: Chat, iteration: int, run: CallRun) -> None:
     """Ask for the approval: publish the event, and call onApproval without a decision.
 
-    Without an approver, a later chat brings the answer.
+    Without an approver, a later chat brings the answer. Nobody is asked if a hook or a remembered
+    rule has answered.
     """
     request = run.request
     assert request is not None
-    await chat.publish(ApprovalRequested(chat_id=chat.chat_id, request=request))
+    if run.approval is not None:
+        await act_on(chat, iteration, run, run.approval)
+        return
+    await chat.room()
+    chat.put(ApprovalRequested(chat_id=chat.chat_id, request=request))
     if not _is_answered_here(chat):
         run.move(WAITING)
     if chat.view.onApproval:
@@ -116,15 +112,20 @@ async def decide(chat: Chat, iteration: int, run: CallRun) -> None:
     assert request is not None
     key = (ANSWER, iteration, run.id)
     if chat.input.approver is not None:
-        asked = partial(_from_approver, chat, run, request)
-        decision = await chat.runtime.wait(key, request, asked)
+        ask = partial(_from_approver, chat, run, request)
+        decision = await chat.runtime.wait(key, request, ask)
     else:
-        try:
-            decision = await chat.runtime.wait(key, request, partial(_hold, chat, iteration))
-        finally:  # the conversation no longer holds this question, whatever became of it
-            _note_questions(chat, iteration, but=run)
+        decision = await ask_later(chat, iteration, key, request)
     chat.check()  # an approver may have ignored its cancellation
     await act_on(chat, iteration, run, decision)
+
+
+async def ask_later(chat: Chat, iteration: int, key: Key, request: ApprovalRequest) -> Decision:
+    """Wait for an answer in a runtime that can wait, for days and in other processes."""
+    try:
+        return await chat.runtime.wait(key, request, partial(_hold, chat, iteration))
+    finally:  # the conversation no longer holds this question, whatever became of it
+        _note_questions(chat, iteration, but=request)
 
 
 async def _hold(chat: Chat, iteration: int) -> None:
@@ -133,11 +134,23 @@ async def _hold(chat: Chat, iteration: int) -> None:
     await chat.conversation.flush()
 
 
-def _note_questions(chat: Chat, iteration: int, but: CallRun | None = None) -> None:
+def _open_requests(run: CallRun) -> Iterator[ApprovalRequest]:
+    """The requests of a call, and of the sub-agent that it runs, for which the chat waits."""
+    if run.state is ASKING and run.request is not None:
+        yield run.request
+    if run.state is RUNNING and run.child is not None and run.child_answers is not None:
+        for request in run.child.step.requests:
+            if request.id not in run.child_answers:
+                yield request
+
+
+def _note_questions(chat: Chat, iteration: int, but: ApprovalRequest | None = None) -> None:
     runs: list[CallRun] = [] if chat.making.batch is None else chat.making.batch.runs
-    asked = [run.request for run in runs if run.state is ASKED and run is not but and run.request]
-    step = PendingStep(chat_id=chat.chat_id, iteration=iteration, requests=tuple(asked), held=True)
-    chat.conversation.wait(step if asked else None)
+    requests = [item for run in runs for item in _open_requests(run) if item is not but]
+    step = PendingStep(
+        chat_id=chat.chat_id, iteration=iteration, requests=tuple(requests), locked=True
+    )
+    chat.conversation.wait(step if requests else None)
 
 
 async def _from_approver(chat: Chat, run: CallRun, request: ApprovalRequest) -> Decision:
@@ -151,9 +164,9 @@ async def _from_approver(chat: Chat, run: CallRun, request: ApprovalRequest) -> 
 
     if request.expires is None:
         return await answer()
-    left = max(0.001, request.expires - chat.runtime.now())
+    seconds = max(0.001, request.expires - chat.runtime.now())
     try:
-        return await chat.deadlines.run(answer(), left, "the approver")
+        return await chat.deadlines.run(answer(), seconds, "the approver")
     except Expired:
         return Deny("the approval expired before it was answered")
 
@@ -162,34 +175,46 @@ async def act_on(chat: Chat, iteration: int, run: CallRun, decision: Decision) -
     """Carry out the answer: the call runs as approved, or is refused."""
     request = run.request
     assert request is not None
-    if chat.view.onApproval:
-        key = (ANSWERED, iteration, run.id)
-        await chat.runtime.step(key, tell, NOTHING, chat, request, decision)
+    rule = decision.remember if isinstance(decision, Approve) else None
+    if chat.view.onApproval or rule is not None:
+        key = (ON_ANSWER, iteration, run.id)
+        await chat.runtime.step(key, _note_answer, NOTHING, chat, run, request, decision)
     run.note(decision)
     if isinstance(decision, Deny):
         run.refuse(ToolFailure(decision.reason, type="Denied"), "denied")
         return
     if request.tool_digest and run.tool is not None and seal(run.tool) != request.tool_digest:
-        run.refuse(ToolFailure(_CHANGED.format(run.tool.name), type="Denied"), "denied")
+        run.refuse(ToolFailure(_OTHER_TOOL.format(run.tool.name), type="Denied"), "denied")
         return
     if not _is_sealed(request):  # checked again: hooks have seen the request
         raise ApprovalError(
             f"approval {request.id!r}: the call was changed after the request; start a new chat to "
             "ask again"
         )
-    run.wanted = request.call
+    run.call = request.call
     if decision.arguments is not None:
-        run.wanted = run.wanted.replace(arguments=decision.arguments, raw=None)
-    run.approved = run.wanted
-    begun = chat.has_run(iteration, run.id)  # the call answers that it may have run
-    error = None if begun else admit(chat, run)
+        run.call = run.call.replace(arguments=decision.arguments, raw=None)
+    run.approved = run.call
+    may_have_run = chat.has_run(iteration, run.id)  # the call answers that it may have run
+    error = None if may_have_run else admit(chat, run)
     if error is None:
-        run.let_run(here=begun)
+        run.let_run(in_process=may_have_run)
     else:
         run.refuse(error, "error")
 
 
-_CHANGED: Final = (
+async def _note_answer(
+    chat: Chat, run: CallRun, request: ApprovalRequest, decision: Decision
+) -> None:
+    """Tell the hooks of an answer, and remember the rule that comes with it."""
+    if isinstance(decision, Approve) and decision.remember is not None:
+        check_rule(chat, request, decision.remember)
+        await remember(chat, run.tool, request, decision, decision.remember)
+    await tell(chat, request, decision)
+
+
+_SKEW: Final = 10.0  # seconds by which the clocks of two computers may differ
+_OTHER_TOOL: Final = (
     "not run: the description or the parameters of tool {!r} were changed after the approval was "
     "requested, so the approval does not count; call the tool again, which asks again"
 )
@@ -217,8 +242,13 @@ def _check_posted(id: str, answer: Any) -> None:
         )
 
 
-def check_answers(conversation: Conversation, answers: Mapping[str, Answer], now: float) -> None:
-    """Refuse answers that no call waits for, before anything runs; raises ApprovalError."""
+def check_answers(
+    conversation: Conversation, answers: Mapping[str, Answer], now: float | None
+) -> None:
+    """Refuse answers that no call waits for, before anything runs; raises ApprovalError.
+
+    `now`: the time; None if the time has been checked.
+    """
     pending = conversation.pending_step
     if pending is None:
         raise ApprovalError(
@@ -232,9 +262,9 @@ def check_answers(conversation: Conversation, answers: Mapping[str, Answer], now
             "ToolResult(value)} for a client's tool"
         )
     requests = {request.id: request for request in pending.requests}
-    away = {call.id for call in pending.client_calls}
+    client_calls = {call.id for call in pending.client_calls}
     for id, decision in answers.items():
-        if id in away:
+        if id in client_calls:
             _check_posted(id, decision)
             continue
         request = requests.get(id)
@@ -251,5 +281,19 @@ def check_answers(conversation: Conversation, answers: Mapping[str, Answer], now
                 f"approval {id!r}: the call was changed after the request; start a new chat to ask "
                 "again"
             )
-        if request.expires is not None and now > request.expires:
-            raise ApprovalError(f"approval {id!r} has expired; start a new chat to ask again")
+        if now is not None:
+            _check_time(request, now)
+
+
+def _check_time(request: ApprovalRequest, now: float) -> None:
+    """Refuse an answer that is late, or whose time is unknown, since a clock was set back."""
+    if request.expires is None:
+        return
+    if now > request.expires:
+        raise ApprovalError(f"approval {request.id!r} has expired; start a new chat to ask again")
+    if request.asked_at is not None and now < request.asked_at - _SKEW:
+        raise ApprovalError(
+            f"approval {request.id!r} was requested {request.asked_at - now:.0f} s after the time "
+            "of this computer's clock, so it may have expired; set the clock, or start a new chat "
+            "to ask again"
+        )

@@ -6,7 +6,6 @@ is checked against the schema of the question.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from inspect import isawaitable
 from typing import Any, Protocol
 
@@ -35,7 +34,8 @@ class Asking(ChatPort, Protocol):
     firing: Firing
     deadlines: Deadlines
 
-    def publish(self, event: ChatEvent) -> Awaitable[None]: ...
+    async def room(self) -> None: ...
+    def put(self, event: ChatEvent) -> None: ...
 
 
 async def ask(
@@ -57,7 +57,8 @@ async def ask(
         asked_at=chat.runtime.now(),
         schema=schema,
     )
-    await chat.publish(ApprovalRequested(chat_id=chat.chat_id, request=request))
+    await chat.room()
+    chat.put(ApprovalRequested(chat_id=chat.chat_id, request=request))
     await tell(chat, request, None)
     chat.deadlines.pause()  # waiting does not count as the tool's time
     try:

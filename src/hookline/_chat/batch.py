@@ -25,6 +25,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
+from itertools import count
 from typing import Any, Final
 
 import msgspec
@@ -33,36 +34,47 @@ from hookline._base.errors import ToolArgumentsError, ToolLimitError, UnknownToo
 from hookline._base.events import ToolCallFinished, ToolCallStarted
 from hookline._base.json import NotJson, to_json_data
 from hookline._base.messages import RanCall, ToolCall, ToolMessage
-from hookline._base.returns import Ask, Deny, Stop, ToolFailure, ToolResult
-from hookline._chat.approval import decide, prepare, put, seal
+from hookline._base.returns import (
+    ApprovalRequest,
+    Approve,
+    Ask,
+    Deny,
+    Stop,
+    ToolFailure,
+    ToolResult,
+)
+from hookline._chat.approval import decide, prepare, put
 from hookline._chat.call import (
-    ASKED,
-    AWAY,
-    PARKED,
+    ASKING,
+    AT_CLIENT,
+    COMMITTED,
+    FINAL,
+    FINISHED,
+    FOR_LATER,
     PROPOSED,
     READY,
-    REPORTED,
     RUNNING,
-    SETTLED,
     SETTLING,
     WAITING,
     WRITING,
-    WRITTEN,
     CallRun,
     CallVerdict,
 )
+from hookline._chat.channel import HIGH_WATER
+from hookline._chat.child_answers import await_answers
 from hookline._chat.commit import commit, write_now, write_past_hooks
-from hookline._chat.guards import STOPPED, ask_guards, before_call
+from hookline._chat.guards import NOT_RUN_AFTER_STOP, ask_guards, before_call
 from hookline._chat.request import foreign_names, lookup
-from hookline._chat.results import as_data, settle, worded
-from hookline._chat.run_tool import RAN, admit, run_handler
+from hookline._chat.results import as_data, ask_hooks, bounded, with_text
+from hookline._chat.rules import approval_by_rule, seal
+from hookline._chat.run_tool import RAN, Ran, admit, run_handler
 from hookline._chat.state import Chat
-from hookline._conversations.store import PendingStep
+from hookline._conversations.store import PendingStep, WaitingChild
 from hookline._hooks.call_rules import intercept
 from hookline._hooks.points import END, KEEP
 from hookline._hooks.registration import Hook
 from hookline._model.model import ModelRequest
-from hookline._record.runtime import CALL, RUN, Json
+from hookline._record.runtime import CALL, CHILD_RUN, RESULT, RUN, Json
 
 _CALL_VERDICT: Json[CallVerdict] = Json(CallVerdict)
 ABORTED: Final = ToolFailure("not finished: the chat ended", type="Aborted")
@@ -80,22 +92,26 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
     runs: list[CallRun]
     stop: Stop | None = None  # the chat ends after this step
     stopping: bool = False  # after a Stop: no further handler starts
-    written: int = 0  # all calls before this place are written or parked
+    place: int = 0  # all calls before this place are written or parked
     overtaken: bool = False  # one of these is parked, so later results are out of order
 
     def find(self, call_id: str) -> ToolCall | None:
         """The call with that id, as hooks have left it."""
-        return next((run.wanted for run in self.runs if run.id == call_id), None)
+        return next((run.call for run in self.runs if run.id == call_id), None)
+
+    def run_of(self, call_id: str | None) -> CallRun | None:
+        """The run of the call with that id."""
+        return next((run for run in self.runs if run.id == call_id), None)
 
     @property
     def running(self) -> list[str]:
         """The names of the tools that run now."""
-        return [run.wanted.name for run in self.runs if run.state is RUNNING and run.ran]
+        return [run.call.name for run in self.runs if run.state is RUNNING and run.ran]
 
     @property
     def results(self) -> tuple[ToolMessage, ...]:
         """The committed messages, in the model's order."""
-        done = [run.message for run in self.runs if run.state is WRITTEN]
+        done = [run.message for run in self.runs if run.state is COMMITTED]
         return tuple([message for message in done if message is not None])
 
     async def run(self) -> bool:
@@ -109,19 +125,19 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                 todo.clear()
                 await self._decide(group)
             for run in group:
-                if run.state is ASKED:
+                if run.state is ASKING:
                     await put(self.chat, self.iteration, run)
-            await self._complete_all([run for run in group if run.state not in PARKED])
+            await self._complete_all([run for run in group if run.state not in FOR_LATER])
         if not todo and len(self.runs) > limit:  # a later chat may still have calls before these
             await self._refuse_surplus(self.runs[limit:])
-        if _parked(self.runs):
+        if _calls_for_later(self.runs):
             return False
         self.chat.making.batch = None
         return True
 
     def _open(self, limit: int) -> deque[CallRun]:
         """The calls up to the limit that are not written yet."""
-        return deque([run for run in self.runs[:limit] if run.state is not WRITTEN])
+        return deque([run for run in self.runs[:limit] if run.state is not COMMITTED])
 
     def _next_group(self, todo: deque[CallRun]) -> Sequence[CallRun]:
         """Take the next calls that may run at the same time, or one call that must run alone.
@@ -134,7 +150,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             self._look_up(run)
             tool = run.tool
             alone = not self.chat.config.parallel_tools or (tool is not None and not tool.parallel)
-            if alone and (group or _parked(self.runs[: run.place])):
+            if alone and (group or _calls_for_later(self.runs[: run.place])):
                 break
             group.append(todo.popleft())
             if alone:
@@ -147,107 +163,120 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         A call that was asked about keeps its tool; `admit` checks whether the tool is still there.
         """
         if run.request is None:
-            found = lookup(self.chat, self.request, run.wanted.name)
-            run.tool, run.scope, run.offered = found or (None, None, False)
+            entry = lookup(self.chat, self.request, run.call.name)
+            run.tool, run.scope, run.is_offered = entry or (None, None, False)
 
     # ── before the handler ──────────────────────────────────────────────────────────────────
 
     async def _decide(self, group: Sequence[CallRun]) -> None:
         """Decide in order whether the calls may run, then announce them."""
+        chat = self.chat
         verdicts: list[tuple[CallRun, CallVerdict]] = []
         for run in group:
             if run.state is PROPOSED:
-                verdicts.append((run, await self._verdict(run)))
+                verdicts.append((run, self._own_verdict(run) or await self._ask(run)))
         # Announced only now: if a hook raises, no call of the group looks as if it had begun.
         for run, verdict in verdicts:
-            run.wanted = verdict.call  # a replayed verdict has not set it
-            await self.chat.publish(
-                ToolCallStarted(
-                    chat_id=self.chat.chat_id, iteration=self.iteration, call=run.wanted
-                )
-            )
+            run.call = verdict.call  # a replayed verdict has not set it
+            if len(chat.channel.items) > HIGH_WATER:
+                await chat.room()
+            chat.put(ToolCallStarted(chat_id=chat.chat_id, iteration=self.iteration, call=run.call))
             self._accept(run, verdict)
         if self.stopping:
             for run in group:
-                if run.state in (READY, ASKED, *PARKED):
-                    run.set(STOPPED, "stopped")
-                    run.move(SETTLED)
+                if run.state in (READY, ASKING, *FOR_LATER):
+                    run.set(NOT_RUN_AFTER_STOP, "stopped")
+                    run.move(FINAL)
 
-    async def _verdict(self, run: CallRun) -> CallVerdict:
-        """The verdict on a call: from the limit, a missing tool, or its hooks.
+    def _own_verdict(self, run: CallRun) -> CallVerdict | None:
+        """The verdict of the limit, or on a tool for which nobody is asked; None: ask the hooks.
 
         After a Stop the verdict is empty, and `_decide` settles the call.
         """
-        chat, wanted = self.chat, run.wanted
+        chat, call = self.chat, run.call
         if self.stopping:
-            return CallVerdict(call=wanted)
+            return CallVerdict(call=call)
+        if chat.asks((), CALL, self.iteration, run.id):
+            return None
+        if chat.has_run(self.iteration, run.id):
+            return CallVerdict(call=call)  # decided in an earlier life, without hooks
+        if run.place >= chat.config.limits.tool_calls:
+            return _failed(call, ToolLimitError(call.name, chat.config.limits.tool_calls))
+        if run.tool is None:
+            names = [tool.name for tool in self.request.tools] if self.request else []
+            return _failed(call, UnknownToolError(call.name, names))
+        if chat.view.preToolCall or run.tool.client:
+            return None
+        run.judged = call
+        return CallVerdict(call=call)
+
+    async def _ask(self, run: CallRun) -> CallVerdict:
+        """The verdict of the call's hooks, as a recorded step."""
         key = (CALL, self.iteration, run.id)
-        if not chat.asks((), *key):
-            if chat.has_run(self.iteration, run.id):
-                return CallVerdict(call=wanted)  # decided in an earlier life, without hooks
-            if run.place >= chat.config.limits.tool_calls:
-                return _failed(wanted, ToolLimitError(wanted.name, chat.config.limits.tool_calls))
-            if run.tool is None:
-                names = [tool.name for tool in self.request.tools] if self.request else []
-                return _failed(wanted, UnknownToolError(wanted.name, names))
-            if not chat.view.preToolCall and not run.tool.client:
-                run.judged = wanted
-                return CallVerdict(call=wanted)
-        verdict = await chat.runtime.step(key, self._ask_hooks, _CALL_VERDICT, run)
+        verdict = await self.chat.runtime.step(key, self._ask_hooks, _CALL_VERDICT, run)
         if isinstance(verdict.answer, Stop):
             self.stop = self.stop or verdict.answer
             self.stopping = True
         return verdict
 
     async def _ask_hooks(self, run: CallRun) -> CallVerdict:
-        ctx = before_call(self.chat, run, run.wanted)
-        view, name = self.chat.view, run.wanted.name
+        ctx = before_call(self.chat, run, run.call)
+        view, name = self.chat.view, run.call.name
         hooks, guards = view.preToolCall, view.tool_guards
         effects: list[tuple[Hook, str]] = []
         last, end, asks = await intercept(hooks, ctx, self.chat, name, effects=effects)
-        changed = last.call
-        if changed.arguments is not run.wanted.arguments:
+        call = last.call
+        if call.arguments is not run.call.arguments:
             try:
-                arguments = to_json_data(changed.arguments)
+                arguments = to_json_data(call.arguments)
             except NotJson as exc:
                 issue = f"a hook's arguments: {exc}"
-                return _failed(run.wanted, ToolArgumentsError(name, (issue,)))
+                return _failed(run.call, ToolArgumentsError(name, (issue,)))
             # a hook may have replaced arguments that were not an object
-            changed = changed.replace(arguments=arguments, raw=None)
-        if end is None and changed != run.wanted:
+            call = call.replace(arguments=arguments, raw=None)
+        if end is None and call != run.call:
             # These guards saw the call before its last change. They are asked now, and not only
             # when it runs, because a question can still be answered.
             last_edit = [hook for hook, effect in effects if effect not in (END, KEEP)][-1]
             seen_before = hooks[: hooks.index(last_edit) + 1]
             early = [hook for hook in seen_before if hook.guard]
-            end, more = await ask_guards(self.chat, run, early, changed)
+            end, more = await ask_guards(self.chat, run, early, call)
             asks += [ask for ask in more if ask not in asks]
-        run.judged, run.judges = changed, guards
-        verdict = self._judge(run, changed, end, asks)
+        run.judged, run.judges = call, guards
+        verdict = self._judge(run, call, end, asks)
+        if verdict.asks and verdict.approval is None:
+            approval = await approval_by_rule(self.chat, run.tool, call)
+            verdict = msgspec.structs.replace(verdict, approval=approval)
         return msgspec.structs.replace(
             verdict,
             hooks=tuple(dict.fromkeys([hook.name for hook, _ in effects])),
             tool_digest=seal(run.tool) if verdict.asks else "",
         )
 
-    def _judge(self, run: CallRun, changed: ToolCall, end: Any, asks: list[Ask]) -> CallVerdict:
+    def _judge(
+        self, run: CallRun, call: ToolCall, end: Any, asks: list[Ask | Approve]
+    ) -> CallVerdict:
         """The verdict that follows from the chain of hooks."""
         if end is None:
-            run.wanted = changed
+            run.call = call
             # A call that waits is checked now, inside the step, so that a replay decides the same.
             # Other calls are checked when they run.
-            waits = asks or (run.tool is not None and run.tool.client)
+            last = asks[-1] if asks else None
+            approval = last if isinstance(last, Approve) else None  # of the hooks before it
+            questions = tuple([ask for ask in asks if isinstance(ask, Ask)])
+            waits = questions or (run.tool is not None and run.tool.client)
             error = admit(self.chat, run) if waits else None
-            asked = () if error is not None else tuple(asks)
-            return CallVerdict(call=changed, answer=error, failed=error is not None, asks=asked)
+            if error is not None:
+                return CallVerdict(call=call, answer=error, failed=True)
+            return CallVerdict(call=call, asks=questions, approval=approval if questions else None)
         if isinstance(end, Stop):
-            return CallVerdict(call=changed, answer=end)
+            return CallVerdict(call=call, answer=end)
         if isinstance(end, ToolResult):
             data = as_data(end)
-            return CallVerdict(call=changed, answer=data, failed=isinstance(data, ToolFailure))
+            return CallVerdict(call=call, answer=data, failed=isinstance(data, ToolFailure))
         if isinstance(end, Deny):
             end = ToolFailure(end.reason)
-        return CallVerdict(call=changed, answer=worded(end).replace(type="Denied"))
+        return CallVerdict(call=call, answer=with_text(end).replace(type="Denied"))
 
     def _accept(self, run: CallRun, verdict: CallVerdict) -> None:
         """Carry out the verdict. After a Stop, `_decide` settles the call next."""
@@ -261,12 +290,12 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         elif verdict.asks:
             prepare(self.chat, self.iteration, run, verdict)
         else:
-            run.let_run(here=self.chat.has_run(self.iteration, run.id))
+            run.let_run(in_process=self.chat.has_run(self.iteration, run.id))
 
     async def _refuse_surplus(self, surplus: list[CallRun]) -> None:
         """Answer the calls past the limit of a step with an error."""
         for run in surplus:
-            if run.state is not WRITTEN:
+            if run.state is not COMMITTED:
                 self._look_up(run)
                 await self._decide([run])
                 await self._complete_all([run])
@@ -275,7 +304,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
 
     async def _complete_all(self, runs: list[CallRun]) -> None:
         """Complete the calls one by one, or at the same time if one of several may wait."""
-        if len(runs) > 1 and any(run.state in (READY, ASKED) for run in runs):
+        if len(runs) > 1 and any(run.state in (READY, ASKING) for run in runs):
             turn = self.chat.runtime.lock()  # one result at a time
             jobs = [partial(self._complete_beside, run, turn) for run in runs]
             await self.chat.runtime.gather(jobs)
@@ -306,7 +335,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         """Run the call to its result; first wait for the answer to its question."""
         chat = self.chat
         chat.check()
-        if run.state is ASKED:
+        if run.state is ASKING:
             await decide(chat, self.iteration, run)
             chat.check()
         if run.state is READY:
@@ -315,56 +344,79 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             ran = await chat.runtime.step(key, run_handler, RAN, chat, run)
             if run.state is not RUNNING:  # it was left behind, and the ending has settled it
                 raise CancelledError
+            if ran.child is not None:
+                if not chat.runtime.answers:
+                    run.wait_again(ran.child)
+                    return
+                ran = await self._run_after_answers(run, ran.child)
             run.stop, run.ran = ran.stop, ran.began  # a replay did not set them
             if run.record is not None:
                 run.record = run.record.replace(at=ran.at, duration=ran.duration)
             run.set(ran.result, ran.outcome)
             run.move(SETTLING)
 
+    async def _run_after_answers(self, run: CallRun, child: WaitingChild) -> Ran:
+        """Wait for the answers for its sub-agent, and run the handler again; repeat if needed."""
+        chat = self.chat
+        for round in count(1):
+            run.child, run.ran, run.judged = child, False, None
+            await await_answers(chat, self.iteration, run, round)
+            key = (CHILD_RUN, self.iteration, run.id, round)
+            ran = await chat.runtime.step(key, run_handler, RAN, chat, run)
+            if run.state is not RUNNING:
+                raise CancelledError
+            if ran.child is None:
+                return ran
+            child = ran.child
+        raise AssertionError  # the rounds do not end
+
     async def _finish(self, run: CallRun) -> None:
         """Settle and report the result, then write the messages whose turn has come."""
         chat = self.chat
         chat.progress.use(run.id)
-        if run.state is not AWAY:  # approved, and its client runs it
+        if run.state not in FOR_LATER:  # approved for its client, or a sub-agent waits
             chat.check()  # another call may have ended the chat while this one waited
-            if run.state is not SETTLED:
-                await settle(chat, self.iteration, run)
+            if run.state is not FINAL:
+                assert run.result is not None
+                # Hooks see the result as the model would read it.
+                run.result = bounded(run.result, chat.config.limits.output_bytes)
+                hooks = chat.view.onToolCallResult or chat.view.onToolCallError
+                if chat.asks(hooks, RESULT, self.iteration, run.id):
+                    await ask_hooks(chat, self.iteration, run)
+                run.move(FINAL)
             self.stop = self.stop or run.stop
-            await self._report(run)
-        await self._write()
+            if len(chat.channel.items) > HIGH_WATER:
+                await chat.room()
+            self._report(run)
+        while self.place < len(self.runs):
+            run = self.runs[self.place]
+            if run.state in FOR_LATER:
+                self.overtaken = True
+            elif run.state is FINISHED:
+                if self.overtaken:
+                    chat.conversation.disorder()
+                await commit(chat, run.message_for(chat.next_id()), run=run)
+            elif run.state is not COMMITTED:
+                return
+            self.place += 1
 
-    async def _report(self, run: CallRun) -> None:
+    def _report(self, run: CallRun) -> None:
         """Publish the end of the call."""
-        result = run.result
+        chat, result = self.chat, run.result
         assert result is not None
         if not isinstance(result, ToolResult):
             result = result.told()  # an event that is kept must not keep a traceback
-        await self.chat.publish(
+        chat.put(
             ToolCallFinished(
-                chat_id=self.chat.chat_id,
+                chat_id=chat.chat_id,
                 iteration=self.iteration,
                 call_id=run.id,
-                name=run.wanted.name,
+                name=run.call.name,
                 outcome=run.outcome,
                 result=result,
             )
         )
-        run.move(REPORTED)
-
-    async def _write(self) -> None:
-        """Write the messages whose turn has come."""
-        chat, runs = self.chat, self.runs
-        while self.written < len(runs):
-            run = runs[self.written]
-            if run.state in PARKED:
-                self.overtaken = True
-            elif run.state is REPORTED:
-                if self.overtaken:
-                    chat.conversation.disorder()
-                await commit(chat, run.message_for(chat.next_id()), run=run)
-            elif run.state is not WRITTEN:
-                return
-            self.written += 1
+        run.move(FINISHED)
 
     # ── the end of a broken chat ────────────────────────────────────────────────────────────
 
@@ -374,8 +426,9 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         for run in self._unwritten():
             announced = run.state is not PROPOSED
             self._break_off(run)
-            if announced and run.state is SETTLED:
-                await self._report(run)
+            if announced and run.state is FINAL:
+                await chat.room()
+                self._report(run)
             if run.message is None:  # preMessage has not run
                 with suppress(Exception):  # of a hook or the store; written below
                     await commit(chat, run.message_for(chat.next_id()), run=run)
@@ -392,22 +445,22 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
     def _unwritten(self) -> list[CallRun]:
         """The calls that lack their message, and do not wait again for an answer."""
         waiting = self._waiting_again()
-        left = [run for run in self.runs if run.state < WRITING and run not in waiting]
+        runs = [run for run in self.runs if run.state < WRITING and run not in waiting]
         # Calls behind a call that waits again have not been looked at: the next chat does that.
-        return [run for run in left if run.state is not PROPOSED] if waiting else left
+        return [run for run in runs if run.state is not PROPOSED] if waiting else runs
 
     def _waiting_again(self) -> list[CallRun]:
         """The calls that an earlier chat has left waiting, and that have not begun in this chat.
 
         An abort must not use up an approval. A denied call never waits again.
         """
-        claimed = self.chat.conversation.claimed_by(self.chat.chat_id)
+        claim = self.chat.conversation.claimed_by(self.chat.chat_id)
         answers = self.chat.input.answers or {}
         return [
             run
             for run in self.runs
-            if run.id in claimed
-            and run.state in (WAITING, AWAY, READY, RUNNING)
+            if run.id in claim
+            and run.state in (WAITING, AT_CLIENT, READY, RUNNING)
             and not run.ran
             and not (run.request and isinstance(answers.get(run.request.id), Deny))
         ]
@@ -419,9 +472,9 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
 
     def _break_off(self, run: CallRun) -> None:
         """Settle a call that was broken off, unless it waits again for an answer."""
-        if run.state < SETTLED and run not in self._waiting_again():
+        if run.state < FINAL and run not in self._waiting_again():
             run.set(UNSEEN if run.ran and run.result is not None else ABORTED, "aborted")
-            run.move(SETTLED)
+            run.move(FINAL)
 
     def _message(self, run: CallRun) -> ToolMessage:
         """The call's message: from preMessage if that has run, else a new one."""
@@ -429,23 +482,33 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
 
     def pending_step(self) -> PendingStep:
         """The step as a resumed chat needs it."""
-        requests = [run.request for run in self.runs if run.state is WAITING and run.request]
+        waiting = [run for run in self.runs if run.state is WAITING]
+        requests: list[ApprovalRequest] = []
+        for run in waiting:
+            if run.child is not None:
+                requests += run.child.step.requests
+            elif run.request is not None:
+                requests.append(run.request)
+        later = _calls_for_later(self.runs)
         tools = self.request.tools if self.request else ()
         foreign = foreign_names(self.chat, tools)  # a resumed chat does not have these tools
         return PendingStep(
             chat_id=self.chat.chat_id,
             iteration=self.iteration,
             requests=tuple(requests),
-            client_calls=tuple([run.wanted for run in self.runs if run.state is AWAY]),
-            offered=tuple(tool.name for tool in tools if tool.name not in foreign),
+            path=self.chat.path,
+            children=tuple([run.child for run in waiting if run.child is not None]),
+            records={run.id: run.record for run in later if run.record is not None},
+            client_calls=tuple([run.call for run in self.runs if run.state is AT_CLIENT]),
+            offered_tools=tuple(tool.name for tool in tools if tool.name not in foreign),
             stop=self.stop,
             continuations=self.chat.progress.continuations,
         )
 
 
-def _parked(runs: Sequence[CallRun]) -> list[CallRun]:
+def _calls_for_later(runs: Sequence[CallRun]) -> list[CallRun]:
     """The calls among these with which a later chat goes on."""
-    return [run for run in runs if run.state in PARKED]
+    return [run for run in runs if run.state in FOR_LATER]
 
 
 def _failed(call: ToolCall, error: Exception) -> CallVerdict:
@@ -457,7 +520,7 @@ def open_batch(
     chat: Chat, iteration: int, calls: Sequence[ToolCall], request: ModelRequest | None
 ) -> ToolBatch:
     """A new batch of these calls."""
-    runs = [CallRun(call.id, call, place, written=call) for place, call in enumerate(calls)]
+    runs = [CallRun(call.id, call, place, model_call=call) for place, call in enumerate(calls)]
     batch = ToolBatch(chat=chat, iteration=iteration, request=request, runs=runs)
     chat.making.batch = batch
     return batch

@@ -2,14 +2,14 @@
 
 A call is in one state at a time, and MOVES is the whole of its life:
 
-    PROPOSED ─┬─ READY ── RUNNING ── SETTLING ── SETTLED ── REPORTED ── WRITING ── WRITTEN
-              ├─ ASKED ── (WAITING) ── READY, AWAY or REFUSED  (a chat that ends settles any state)
-              ├─ AWAY ────────────── SETTLING
-              └─ REFUSED ──────────────────────── SETTLED
+    PROPOSED ─┬─ READY ── RUNNING ── SETTLING ── FINAL ── FINISHED ── WRITING ── COMMITTED
+              ├─ ASKING ── (WAITING) ── READY, AT_CLIENT or NOT_RUN  (an ending chat settles any)
+              ├─ AT_CLIENT ────────────── SETTLING
+              └─ NOT_RUN ──────────────────────── FINAL
 
 A resumed chat sets the state in which an earlier chat has left a call (`resume.py`).
 
-A call past PROPOSED was announced by ToolCallStarted. A SETTLED result is final: no further hook
+A call past PROPOSED was announced by ToolCallStarted. A FINAL result is final: no further hook
 changes it. A message is written once because WRITING is entered once. After that, only the write
 itself moves the call on.
 """
@@ -22,11 +22,13 @@ from typing import Any, Final
 
 import msgspec
 
-from hookline._base.input import cleaned
+from hookline._base.input import without_surrogates
 from hookline._base.json import clean_text, json_text
 from hookline._base.messages import CallOutcome, MediaPart, RanCall, ToolCall, ToolMessage
 from hookline._base.returns import (
+    Answer,
     ApprovalRequest,
+    Approve,
     Ask,
     CallResult,
     Decision,
@@ -36,6 +38,7 @@ from hookline._base.returns import (
     ToolResult,
 )
 from hookline._base.run import ChatPort, Run
+from hookline._conversations.store import WaitingChild
 from hookline._tools.scopes import Scope
 from hookline._tools.tool import AnyTool
 
@@ -45,35 +48,35 @@ class CallState(IntEnum):
 
     PROPOSED = 0  # the model asked for it
     READY = 1  # it may run
-    ASKED = 2  # a hook asked for approval, which this chat gets
+    ASKING = 2  # a hook asked for approval, which this chat gets
     WAITING = 3  # a hook asked for approval, which a later chat gets
-    AWAY = 4  # a client runs it; a later chat brings the result
-    REFUSED = 5  # it has an answer and does not run
+    AT_CLIENT = 4  # a client runs it; a later chat brings the result
+    NOT_RUN = 5  # it has an answer and does not run
     RUNNING = 6  # its handler, or a wrapper
     SETTLING = 7  # it has a result, which hooks have not seen
-    SETTLED = 8  # its result is final
-    REPORTED = 9  # ToolCallFinished is out; its message waits for its turn
+    FINAL = 8  # its result is final
+    FINISHED = 9  # ToolCallFinished is out; its message waits for its turn
     WRITING = 10  # the write of its message has begun
-    WRITTEN = 11  # its message is in history
+    COMMITTED = 11  # its message is in history
 
 
-PROPOSED, READY, ASKED, WAITING, AWAY, REFUSED, RUNNING = list(CallState)[:7]
-SETTLING, SETTLED, REPORTED, WRITING, WRITTEN = list(CallState)[7:]
-PARKED: Final = (WAITING, AWAY)  # a later chat goes on with the call
+PROPOSED, READY, ASKING, WAITING, AT_CLIENT, NOT_RUN, RUNNING = list(CallState)[:7]
+SETTLING, FINAL, FINISHED, WRITING, COMMITTED = list(CallState)[7:]
+FOR_LATER: Final = (WAITING, AT_CLIENT)  # a later chat goes on with the call
 
 MOVES: Final = {
-    PROPOSED: {READY, ASKED, AWAY, REFUSED, SETTLED},
-    READY: {RUNNING, SETTLED},
-    ASKED: {WAITING, READY, AWAY, REFUSED, SETTLED},
-    WAITING: {READY, AWAY, REFUSED, SETTLED},
-    AWAY: {SETTLING, SETTLED},
-    REFUSED: {SETTLED},
-    RUNNING: {SETTLING, SETTLED},
-    SETTLING: {SETTLED},
-    SETTLED: {REPORTED, WRITING},  # a call that was not announced is not reported
-    REPORTED: {WRITING},
-    WRITING: {WRITTEN, REPORTED},  # back, if the store has refused it
-    WRITTEN: set[CallState](),
+    PROPOSED: {READY, ASKING, AT_CLIENT, NOT_RUN, FINAL},
+    READY: {RUNNING, FINAL},
+    ASKING: {WAITING, READY, AT_CLIENT, NOT_RUN, FINAL},
+    WAITING: {READY, AT_CLIENT, NOT_RUN, FINAL},
+    AT_CLIENT: {SETTLING, FINAL},
+    NOT_RUN: {FINAL},
+    RUNNING: {SETTLING, WAITING, FINAL},
+    SETTLING: {FINAL},
+    FINAL: {FINISHED, WRITING},  # a call that was not announced is not reported
+    FINISHED: {WRITING},
+    WRITING: {COMMITTED, FINISHED},  # back, if the store has refused it
+    COMMITTED: set[CallState](),
 }
 
 
@@ -83,6 +86,7 @@ class CallVerdict(msgspec.Struct, frozen=True, kw_only=True):
     call: ToolCall
     answer: ToolResult | ToolFailure | Stop | None = None
     asks: tuple[Ask, ...] = ()
+    approval: Approve | None = None  # that answers them: of a hook, or by a remembered rule
     failed: bool = False  # the answer is an error, not the refusal of a hook
     hooks: tuple[str, ...] = ()  # that returned a value
     tool_digest: str = ""  # of the tool that was asked about
@@ -92,23 +96,26 @@ class CallRun(msgspec.Struct, eq=False):
     """The run of one call: the wanted call, its state, its result."""
 
     id: str
-    wanted: ToolCall  # as hooks left it
+    call: ToolCall  # as hooks left it
     place: int  # among the calls of its answer
-    written: ToolCall | None = None  # by the model
+    model_call: ToolCall | None = None  # by the model
     state: CallState = PROPOSED
     tool: AnyTool | None = None
     scope: Scope | None = None
-    offered: bool = False  # by this step's final request
+    is_offered: bool = False  # by this step's final request
     request: ApprovalRequest | None = None
+    approval: Approve | None = None  # which the request has already, from a hook or a rule
     approved: ToolCall | None = None  # as the approver has allowed it
     judged: ToolCall | None = None  # as the guards have just let it pass, in this life of the chat
     judges: Sequence[object] = ()  # these guards
     refusal: ToolFailure | None = None  # of its guards, when it was about to run
-    bound: dict[str, Any] | None = None  # validated arguments
+    arguments: dict[str, Any] | None = None  # validated arguments
     ran: bool = False  # its tool's function was called, here or by its client
     result: CallResult | None = None
     outcome: CallOutcome = "ok"
     stop: Stop | None = None  # from its tool or its hooks
+    child: WaitingChild | None = None  # the chat of a sub-agent, which waits for answers
+    child_answers: dict[str, Answer] | None = None  # with which this chat goes on
     record: RanCall | None = None  # what hooks and persons decided, and what ran
     message: ToolMessage | None = None  # as it will be written, once preMessage has run
 
@@ -131,10 +138,17 @@ class CallRun(msgspec.Struct, eq=False):
         else:
             self.record = record.replace(approved=True, by=decision.by, note=decision.note)
 
-    def let_run(self, *, here: bool = False) -> None:
+    def wait_again(self, child: WaitingChild) -> None:
+        """Wait for the answers that the chat of its sub-agent needs."""
+        self.child, self.child_answers = child, None
+        self.ran = False
+        self.judged = None  # its guards may decide otherwise after the wait
+        self.move(WAITING)
+
+    def let_run(self, *, in_process: bool = False) -> None:
         """Let the call run, here or at its client."""
-        away = self.tool is not None and self.tool.client and not here
-        self.move(AWAY if away else READY)
+        at_client = self.tool is not None and self.tool.client and not in_process
+        self.move(AT_CLIENT if at_client else READY)
 
     def post(self, result: CallResult) -> None:
         """Take the result from its client."""
@@ -145,7 +159,7 @@ class CallRun(msgspec.Struct, eq=False):
     def refuse(self, result: CallResult, outcome: CallOutcome) -> None:
         """Answer the call in place of its handler."""
         self.set(result, outcome)
-        self.move(REFUSED)
+        self.move(NOT_RUN)
 
     def withhold(self) -> None:
         """Replace the result that a failed hook was looking at, since it may need redaction."""
@@ -166,7 +180,7 @@ class CallRun(msgspec.Struct, eq=False):
         return ToolMessage(
             id=id,
             call_id=self.id,
-            name=self.wanted.name,
+            name=self.call.name,
             text=text,
             outcome=self.outcome,
             media=media,
@@ -175,10 +189,10 @@ class CallRun(msgspec.Struct, eq=False):
 
     def _what_ran(self) -> RanCall | None:
         """The record of the call, with arguments that are not the model's."""
-        record, arguments = self.record, self.wanted.arguments
-        if self.written is not None and arguments != self.written.arguments:
+        record, arguments = self.record, self.call.arguments
+        if self.model_call is not None and arguments != self.model_call.arguments:
             record = (record or RanCall()).replace(arguments=arguments)
-        return None if record is None else cleaned(record)
+        return None if record is None else without_surrogates(record)
 
     def run_of(self, chat: ChatPort) -> Run[Any]:
         """The run as this call's hooks and its handler see it."""

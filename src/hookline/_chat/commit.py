@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from hookline._base.events import MessageAdded
-from hookline._base.input import cleaned
+from hookline._base.input import without_surrogates
 from hookline._base.messages import (
     AssistantMessage,
     Message,
@@ -23,13 +23,14 @@ from hookline._base.messages import (
     ToolMessage,
     UserMessage,
 )
-from hookline._chat.call import REPORTED, WRITING, WRITTEN, CallRun
-from hookline._chat.shown import agree
+from hookline._chat.call import COMMITTED, FINISHED, WRITING, CallRun
+from hookline._chat.channel import HIGH_WATER
+from hookline._chat.shown import is_shown, show
 from hookline._chat.state import Chat
 from hookline._hooks.call_rules import intercept, notify
 from hookline._hooks.points import OnMessage, PreMessage
-from hookline._model.assembly import kept
-from hookline._record.runtime import KEPT, MESSAGE, Json, Key
+from hookline._model.assembly import parts_to_store
+from hookline._record.runtime import FINAL_MESSAGE, MESSAGE, Json, Key
 
 _MESSAGE: Json[Message] = Json(UserMessage | AssistantMessage | ToolMessage)
 
@@ -46,21 +47,20 @@ async def commit(
     `streamed`: the parts of an answer that were shown so far; if hooks change the answer, it is
     shown again. An answer that hooks have emptied is not written. `run`: the call of a tool result.
     """
-    writing = chat.writing
-    key: Key = (MESSAGE, writing.count)
-    writing.count += 1
+    key: Key = (MESSAGE, chat.progress.messages)
+    chat.progress.messages += 1
     # In an ending the key is not a count: the number of messages so far depends on timing, and
     # another life of the chat may have another ending.
     if chat.outcome is not None:
         kept_for = message.call_id if isinstance(message, ToolMessage) else message.role
-        key = (KEPT, chat.outcome, kept_for)
+        key = (FINAL_MESSAGE, chat.outcome, kept_for)
     message = await chat.runtime.step(key, _commit, _MESSAGE, chat, message, streamed, run)
     if chat.replayed:
         take_ids(chat, message)
         if isinstance(message, AssistantMessage) and not message.parts:
             end_answer(chat)
         else:
-            await chat.conversation.settled()
+            await chat.conversation.wait_idle()
             _append(chat, message, run)
     return message
 
@@ -70,21 +70,31 @@ async def _commit(
 ) -> Message:
     if not message.id:
         message = message.replace(id=chat.next_id())
-    if chat.conversation.ahead:  # an earlier life of the chat has written it
-        message = chat.conversation.ahead[0]
+    if chat.conversation.earlier_messages:  # an earlier life of the chat has written it
+        message = chat.conversation.earlier_messages[0]
         take_ids(chat, message)
     elif chat.view.preMessage:
         message = await _pre_message(chat, message, run)
     if streamed is not None and isinstance(message, AssistantMessage):
         if chat.view.preMessage:
-            message = message.replace(parts=kept(message.parts))
+            message = message.replace(parts=parts_to_store(message.parts))
         # Before the write, so that in the events an answer comes before its MessageAdded.
-        await agree(chat, message.parts, streamed)
+        if not is_shown(chat, message.parts, streamed):
+            await show(chat, message.parts, streamed)
         if not message.parts:
             end_answer(chat)
             return message
-    await _write(chat, message, run)
-    await announce(chat, message)
+    if chat.conversation.ledger is None:
+        _append(chat, message, run)
+        chat.progress.unannounced = message
+    else:
+        await _store(chat, message, run)
+    if len(chat.channel.items) > HIGH_WATER:
+        await chat.room()
+    chat.put(MessageAdded(chat_id=chat.chat_id, message=message))
+    chat.progress.unannounced = None
+    if chat.view.onMessage:
+        await _on_message(chat, message)
     return message
 
 
@@ -98,54 +108,59 @@ async def _pre_message(chat: Chat, message: Message, run: CallRun | None) -> Mes
             run.withhold()
             run.message = run.message_for(message.id)
         raise
-    return cleaned(ctx.message)
+    return without_surrogates(ctx.message)
 
 
-async def _write(chat: Chat, message: Message, run: CallRun | None) -> None:
+async def _store(chat: Chat, message: Message, run: CallRun | None) -> None:
     """Write the message to the store and the conversation, even if cancelled meanwhile."""
     if run is not None:
         assert isinstance(message, ToolMessage)
         run.message = message
         run.move(WRITING)
 
-    def entered() -> None:
+    def on_written() -> None:
         _enter(chat, message, run)
-        chat.writing.unannounced = message
+        chat.progress.unannounced = message
 
     try:
-        await chat.conversation.write(message, entered)
+        await chat.conversation.write(message, on_written)
     except BaseException:
         # The store has refused it, or was not asked before a cancellation.
         if run is not None and run.state is WRITING:
-            run.move(REPORTED)
+            run.move(FINISHED)
             if chat.making.batch is None:  # the batch is closed and left this call to its write
                 _append(chat, message, run)
         raise
 
 
-async def announce(chat: Chat, message: Message) -> None:
-    """Publish a written message and call onMessage.
+async def _on_message(chat: Chat, message: Message) -> None:
+    ctx: OnMessage[Any] = OnMessage(run=chat.run, message=message)
+    await notify(chat.view.onMessage, ctx, chat.firing)
 
-    If this is cut off before the event is out, the ending does it again.
-    """
-    await chat.publish(MessageAdded(chat_id=chat.chat_id, message=message))
-    chat.writing.unannounced = None
-    if chat.view.onMessage:
-        ctx: OnMessage[Any] = OnMessage(run=chat.run, message=message)
-        await notify(chat.view.onMessage, ctx, chat.firing)
+
+async def announce_late(chat: Chat) -> None:
+    """Announce a message if the chat was broken off between its write and its event."""
+    message, chat.progress.unannounced = chat.progress.unannounced, None
+    if message is None:
+        return
+    await chat.room()
+    chat.put(MessageAdded(chat_id=chat.chat_id, message=message))
+    await _on_message(chat, message)
 
 
 async def write_past_hooks(chat: Chat, message: Message, run: CallRun) -> None:
     """Append and publish a safe result in place of a refused one; `leave` stores it."""
     _append(chat, message, run)
-    await chat.publish(MessageAdded(chat_id=chat.chat_id, message=message))
+    await chat.room()
+    chat.put(MessageAdded(chat_id=chat.chat_id, message=message))
 
 
 def write_now(chat: Chat, message: Message, run: CallRun) -> None:
     """Write a result without waiting for room, because a hook hangs."""
     _append(chat, message, run)
-    if not chat.outlet.full:  # the channel stays bounded, even if this reader misses the event
-        chat.outlet.put(MessageAdded(chat_id=chat.chat_id, message=message))
+    # The channel stays bounded, even if this reader misses the event.
+    if len(chat.channel.items) <= HIGH_WATER:
+        chat.put(MessageAdded(chat_id=chat.chat_id, message=message))
 
 
 def _append(chat: Chat, message: Message, run: CallRun | None) -> None:
@@ -160,7 +175,7 @@ def _enter(chat: Chat, message: Message, run: CallRun | None) -> None:
     if run is not None:
         assert isinstance(message, ToolMessage)
         run.message = message
-        run.move(WRITTEN)
+        run.move(COMMITTED)
     if isinstance(message, AssistantMessage):
         end_answer(chat)
     chat.messages.append(message)
@@ -169,7 +184,7 @@ def _enter(chat: Chat, message: Message, run: CallRun | None) -> None:
 def end_answer(chat: Chat) -> None:
     """Mark the answer as complete: nothing of it is partial."""
     chat.making.assembly = None
-    chat.making.shown = False
+    chat.making.visible = False
 
 
 def take_ids(chat: Chat, message: Message) -> None:

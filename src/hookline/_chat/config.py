@@ -11,9 +11,11 @@ import msgspec
 from hookline._base.errors import UsageError
 from hookline._base.lists import as_tuple
 from hookline._base.messages import Data, UserMessage
+from hookline._base.numbers import check_number
 from hookline._base.returns import Answer, ApprovalRequest, Decision
 from hookline._base.run import Run
 from hookline._conversations.conversation import Conversation
+from hookline._conversations.store import Store
 from hookline._hooks.bus import View
 from hookline._hooks.declared import HooksArgument
 from hookline._model.model import DEFAULT_SETTINGS, Model, Settings
@@ -34,6 +36,8 @@ SystemText = str | Callable[[Run[Any]], str | Awaitable[str | None] | None] | No
 
 
 _UNSET: Any = msgspec.UNSET
+_UNLIMITED = ("request_seconds", "tool_timeout")  # fields that may be None
+_SECONDS = (*_UNLIMITED, "grace")
 
 
 class Limits(Data, frozen=True, kw_only=True, repr_omit_defaults=True):
@@ -41,7 +45,7 @@ class Limits(Data, frozen=True, kw_only=True, repr_omit_defaults=True):
 
     The other fields have the agent's values; if the agent does not set a field, the default
     applies. All defaults are finite. The byte limits of arguments and outputs apply to each call.
-    Raises UsageError if `steps` is below 1.
+    Raises UsageError if a value is not a number, if it is negative, or if `steps` is below 1.
     """
 
     steps: int = _UNSET
@@ -67,13 +71,19 @@ class Limits(Data, frozen=True, kw_only=True, repr_omit_defaults=True):
     """The seconds that an aborted chat may take to end (5)."""
 
     def __post_init__(self) -> None:
-        if self.steps is not _UNSET and self.steps < 1:
-            raise UsageError(f"Limits(steps={self.steps!r}) must be at least 1")
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value is _UNSET or (value is None and name in _UNLIMITED):
+                continue
+            least = 1 if name == "steps" else 0
+            check_number(f"Limits.{name}", value, least=least, whole=name not in _SECONDS)
 
     def over(self, other: Limits) -> Limits:
         """Return a copy in which missing fields have the values of `other`."""
-        named = {name: getattr(self, name) for name in self.__struct_fields__}
-        return other.replace(**{name: each for name, each in named.items() if each is not _UNSET})
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        return other.replace(
+            **{name: value for name, value in values.items() if value is not _UNSET}
+        )
 
     if TYPE_CHECKING:  # by scripts/generate.py
 
@@ -119,6 +129,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     output: Form | None = None
     output_retries: int = 1
     output_validators: tuple[OutputValidator, ...] = ()
+    store: Store | None = None  # has the rules of remembered approvals
 
 
 _CHAT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -132,7 +143,7 @@ def check_chat_id(chat_id: str) -> None:
         )
 
 
-class Given(msgspec.Struct, frozen=True, kw_only=True):
+class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The keywords of a chat; `chat` and `resume` document them."""
 
     conversation: Conversation | str | None = None
@@ -166,9 +177,10 @@ class ChatInput(msgspec.Struct, frozen=True, kw_only=True):
     release: Release = "live"
     answers: dict[str, Answer] | None = None
     parent: Any = None  # the Chat whose tool call runs this chat
+    own_history: Conversation | None = None  # of a sub-agent that may wait for answers
     call_id: str | None = None
     state: dict[str, Any] | None = None
-    named: bool = False  # the caller has passed chat_id=
+    has_chat_id: bool = False  # the caller has passed chat_id=
     guards: tuple[str, ...] = ()  # required hooks among the chat's own, by id or name
     only_hooks: bool = False  # the caller has passed only_hooks=
     own_system: bool = False  # the caller has passed system=
@@ -184,7 +196,7 @@ def check_retries(count: int) -> int:
 
 
 def for_chat(
-    config: Config, given: Given, model: Model | None, *, speaks_later: bool = False
+    config: Config, options: ChatOptions, model: Model | None, *, speaks_later: bool = False
 ) -> Config:
     """The configuration of one chat: the agent's, overridden by the chat's keywords.
 
@@ -194,20 +206,20 @@ def for_chat(
     changes: dict[str, Any] = {}
     if model is not None:
         changes["model"] = model
-    if given.system is not None:
-        changes["system"] = given.system
-    if given.settings is not None:
-        changes["settings"] = given.settings.over(config.settings)
-    if given.limits is not None:
-        changes["limits"] = given.limits.over(config.limits)
-    if given.output is not None:
-        changes["output"] = form_of(given.output)
+    if options.system is not None:
+        changes["system"] = options.system
+    if options.settings is not None:
+        changes["settings"] = options.settings.over(config.settings)
+    if options.limits is not None:
+        changes["limits"] = options.limits.over(config.limits)
+    if options.output is not None:
+        changes["output"] = form_of(options.output)
         changes["output_validators"] = ()  # the agent's validators are for its own type
-    if given.output_retries is not None:
-        changes["output_retries"] = check_retries(given.output_retries)
-    if given.output_validators is not None:
-        changes["output_validators"] = as_tuple("output_validators", given.output_validators)
-    tools = () if given.tools is None else as_tuple("tools", given.tools)
+    if options.output_retries is not None:
+        changes["output_retries"] = check_retries(options.output_retries)
+    if options.output_validators is not None:
+        changes["output_validators"] = as_tuple("output_validators", options.output_validators)
+    tools = () if options.tools is None else as_tuple("tools", options.tools)
     if tools:
         own = Scope("chat", tools=tools)
         changes["scopes"] = ChatScopes(config.scopes, own, hides=speaks_later)

@@ -17,7 +17,7 @@ from hookline._base.log import log_throw
 from hookline._base.messages import AssistantMessage
 from hookline._base.returns import Response
 from hookline._chat.batch import ToolBatch, open_batch
-from hookline._chat.commit import announce, commit
+from hookline._chat.commit import announce_late, commit
 from hookline._chat.shown import take_back
 from hookline._chat.state import Act, Chat, Ending
 from hookline._hooks.call_rules import notify
@@ -70,7 +70,10 @@ def is_close(act: Act) -> bool:
 async def _close(chat: Chat) -> None:
     """Close the broken step: keep its partial answer, and give each call a result."""
     try:
-        await _announce_late(chat)
+        try:
+            await announce_late(chat)
+        except Exception as exc:
+            log_throw(f"chat {chat.chat_id}: a hook at onMessage failed after the chat's end", exc)
         await _keep_partial(chat)
         batch = _open_batch(chat)
         if batch is not None:
@@ -84,16 +87,6 @@ async def _close(chat: Chat) -> None:
             chat.conversation.give_back(chat.chat_id)
         if isinstance(chat.error, ChatAbortedError):
             chat.error.partial = tuple(chat.messages)
-
-
-async def _announce_late(chat: Chat) -> None:
-    """Announce a message if the chat was broken off between its write and its event."""
-    message, chat.writing.unannounced = chat.writing.unannounced, None
-    if message is not None:
-        try:
-            await announce(chat, message)
-        except Exception as exc:
-            log_throw(f"chat {chat.chat_id}: a hook at onMessage failed after the chat's end", exc)
 
 
 async def _keep_partial(chat: Chat) -> None:
@@ -116,8 +109,8 @@ async def _keep_partial(chat: Chat) -> None:
 def _open_batch(chat: Chat) -> ToolBatch | None:
     """The batch whose calls may lack results; its calls may not have begun yet."""
     if chat.making.batch is not None:
-        found: ToolBatch = chat.making.batch
-        return found
+        batch: ToolBatch = chat.making.batch
+        return batch
     last = chat.messages[-1] if chat.messages else None
     if not isinstance(last, AssistantMessage) or not last.tool_calls:
         return None
@@ -151,7 +144,12 @@ def _outcome_ctx(chat: Chat, point: str) -> Any:
         assert chat.response is not None
         return OnChatDone(run=run, response=chat.response)
     if point == "onChatAbort":
-        return OnChatAbort(run=run, reason=chat.reason, partial=tuple(chat.messages))
+        return OnChatAbort(
+            run=run,
+            reason=chat.reason,
+            partial=tuple(chat.messages),
+            by_reader=chat.aborted_by_reader,
+        )
     if point == "onChatError":
         assert chat.error is not None
         return OnChatError(run=run, error=chat.error)

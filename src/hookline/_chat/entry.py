@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from hookline._base.errors import HistoryError, UsageError
 from hookline._base.messages import UserMessage
-from hookline._base.returns import Approve
+from hookline._base.returns import Answer, Approve
 from hookline._chat.approval import check_answers
+from hookline._chat.config import Config
+from hookline._chat.leading_tools import sub_agent_of
+from hookline._chat.rules import check_rule
+from hookline._chat.speaker import SPEAKER
 from hookline._chat.state import RUNNING, Chat
-from hookline._conversations.store import made_by
+from hookline._conversations.store import PendingStep, made_by
 from hookline._record.runtime import ID, LOCAL, Json
 
-_FOUND: Json[bool] = Json(bool)
+_EXISTS: Json[bool] = Json(bool)
 
 
 async def check_entry(chat: Chat) -> None:
     """Raise UsageError, ApprovalError or HistoryError if the chat cannot begin."""
     _check_id(chat)
     task = chat.input
-    if task.answers is not None:
+    if task.answers is not None and task.parent is not None:
+        check_answers(chat.conversation, task.answers, None)  # the root chat has checked the time
+    elif task.answers is not None:
         check_answers(chat.conversation, task.answers, chat.runtime.now())
         _check_tools(chat)
         _check_guards(chat)
@@ -39,10 +47,10 @@ async def check_message(chat: Chat, message: UserMessage, origin: str) -> None:
             f"the id {message.id!r} of the message begins like the ids that chat {chat.chat_id!r} "
             "gives to its own messages; leave the id out"
         )
-    found = await chat.runtime.step((ID, origin), _find, _FOUND, chat, message.id)
-    if not found:
+    exists = await chat.runtime.step((ID, origin), _find, _EXISTS, chat, message.id)
+    if not exists:
         chat.conversation.take_back(message.id)
-    if found or await _find(chat, message.id):
+    if exists or await _find(chat, message.id):
         raise HistoryError(
             [f"the conversation already has a message with the id {message.id!r}; leave the id out"]
         )
@@ -55,6 +63,7 @@ async def _find(chat: Chat, id: str) -> bool:
 def _check_id(chat: Chat) -> None:
     """Refuse a chosen id that another chat has. A durable runtime has its own rule."""
     if chat.runtime is not LOCAL:
+        RUNNING[chat.chat_id] = chat
         return
     # RUNNING is weak, so a chat that was dropped does not keep its id.
     if RUNNING.setdefault(chat.chat_id, chat) is not chat:
@@ -63,7 +72,7 @@ def _check_id(chat: Chat) -> None:
             "for that chat"
         )
     conversation = chat.conversation
-    if chat.input.named and (conversation.ahead or _has_written(chat)):
+    if chat.input.has_chat_id and (conversation.earlier_messages or _has_written(chat)):
         raise UsageError(
             f"chat_id={chat.chat_id!r}: a chat with this id has written to conversation "
             f"{conversation.id!r}; choose another id"
@@ -75,16 +84,39 @@ def _has_written(chat: Chat) -> bool:
 
 
 def _check_tools(chat: Chat) -> None:
-    """Refuse an approval of a call whose tool is gone."""
+    """Refuse an approval of a call whose tool is gone, or whose sub-agent is."""
+    step = chat.conversation.pending_step
     answers = chat.input.answers or {}
-    for request in chat.conversation.pending:
+    if step is not None:
+        _check_tools_of(chat.config, step, answers)
+        for request in step.requests:
+            answer = answers.get(request.id)
+            if isinstance(answer, Approve) and answer.remember is not None:
+                check_rule(chat, request, answer.remember)
+
+
+def _check_tools_of(config: Config, step: PendingStep, answers: Mapping[str, Answer]) -> None:
+    for request in step.requests:
         name = request.call.name
+        is_own = request.path == step.path
         approved = isinstance(answers.get(request.id), Approve)
-        if approved and chat.config.scopes.find(name) is None:
+        if is_own and approved and config.scopes.find(name) is None:
             raise UsageError(
                 f"approval {request.id!r}: tool {name!r} no longer exists; pass the tool to the "
                 "agent or to resume(tools=…), or answer with Deny"
             )
+    for child in step.children:
+        entry = config.scopes.find(child.call.name)
+        sub_agent = None if entry is None else sub_agent_of(entry[0])
+        if any(isinstance(answers.get(id), Approve) for id in child.step.ids):
+            if sub_agent is None or sub_agent.name != child.agent:
+                raise UsageError(
+                    f"the sub-agent {child.agent!r}, which waits for an approval, is no longer the "
+                    f"tool {child.call.name!r}; pass the tool to the agent or to resume(tools=…), "
+                    "or answer with Deny"
+                )
+            if SPEAKER not in child.meta:  # otherwise the tools are those of another agent
+                _check_tools_of(sub_agent, child.step, answers)
 
 
 def _check_guards(chat: Chat) -> None:

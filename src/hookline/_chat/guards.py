@@ -18,13 +18,13 @@ from typing import Any, Final
 from hookline._base.messages import ToolCall
 from hookline._base.returns import Ask, Deny, Stop, ToolFailure
 from hookline._chat.call import CallRun
-from hookline._chat.results import worded
+from hookline._chat.results import with_text
 from hookline._chat.state import Chat
 from hookline._hooks.call_rules import look
 from hookline._hooks.points import PreToolCall
 from hookline._hooks.registration import Hook
 
-STOPPED: Final = ToolFailure("not run: the chat was stopped", type="Stopped")
+NOT_RUN_AFTER_STOP: Final = ToolFailure("not run: the chat was stopped", type="Stopped")
 _REFUSALS: Final = (Deny, ToolFailure, Stop)
 _NOT_APPROVED: Final = Deny(
     "this call needs an approval, which it did not need when it was made; make the call again, as "
@@ -53,36 +53,37 @@ async def ask_guards(
 ) -> tuple[Deny | ToolFailure | Stop | None, list[Ask]]:
     """Ask these guards about the call; return the refusal and the questions."""
     ctx = before_call(chat, run, call, again=again)
-    return await look(guards, ctx, chat, call.name, _REFUSALS)
+    end, values = await look(guards, ctx, chat, call.name, _REFUSALS)
+    return end, [value for value in values if isinstance(value, Ask)]
 
 
 def is_due(run: CallRun, guards: Sequence[Hook]) -> bool:
     """Return whether one of these guards has not just seen exactly this call."""
-    return run.judged is not run.wanted or run.judges is not guards
+    return run.judged is not run.call or run.judges is not guards
 
 
 async def last_look(chat: Chat, run: CallRun) -> ToolFailure | None:
     """Ask each guard that has not just seen exactly this call; return the refusal."""
-    wanted, guards = run.wanted, chat.view.tool_guards
-    same = run.judged == wanted
+    call, guards = run.call, chat.view.tool_guards
+    same = run.judged == call
     todo = [hook for hook in guards if hook not in run.judges] if same else guards
     try:
-        end, asks = await ask_guards(chat, run, todo, wanted, again=not same)
+        end, asks = await ask_guards(chat, run, todo, call, again=not same)
     except Exception as exc:  # of a guard: a wrapper must not take it for an error of the tool
         chat.fail(exc)
         chat.interrupt()
         raise CancelledError("a guard raised") from exc
     chat.check()
-    if end is None and asks and run.approved != wanted:
+    if end is None and asks and run.approved != call:
         end = _NOT_APPROVED
     if end is None:
         run.judges = guards
         return None
     if isinstance(end, Stop):
         run.stop = end
-        run.refusal = STOPPED
+        run.refusal = NOT_RUN_AFTER_STOP
     elif isinstance(end, Deny):
         run.refusal = ToolFailure(end.reason, type="Denied")
     else:
-        run.refusal = worded(end).replace(type="Denied")
+        run.refusal = with_text(end).replace(type="Denied")
     return run.refusal

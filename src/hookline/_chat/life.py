@@ -48,13 +48,13 @@ class Sign(Enum):
     """The causes that move a chat from one phase to the next."""
 
     PROCEED = "aroundChat proceeds"
-    ANSWERED = "nothing is left to do"
+    COMPLETE = "nothing is left to do"
     ABORT = "abort()"
     FAIL = "an error"
     CUT = "cancelled by others"
     CAUGHT = "running work has ended"
     GRACE_OVER = "running work is left behind"
-    ENDED = "the result is there"
+    RESULT = "the result is there"
     HALT = "an exit, or Halted"
 
     __hash__ = object.__hash__  # members are single, and Enum's own is slow
@@ -64,9 +64,9 @@ MOVES: Final = {
     (Phase.NEW, Sign.PROCEED): Phase.RUNNING,
     (Phase.NEW, Sign.ABORT): Phase.OVER,
     (Phase.NEW, Sign.FAIL): Phase.OVER,
-    (Phase.NEW, Sign.ENDED): Phase.OVER,  # a fault before the chat began concerns only the caller
+    (Phase.NEW, Sign.RESULT): Phase.OVER,  # a fault before the chat began concerns only the caller
     (Phase.NEW, Sign.HALT): Phase.OVER,
-    (Phase.RUNNING, Sign.ANSWERED): Phase.ENDING,
+    (Phase.RUNNING, Sign.COMPLETE): Phase.ENDING,
     (Phase.RUNNING, Sign.ABORT): Phase.BREAKING,
     (Phase.RUNNING, Sign.FAIL): Phase.BREAKING,
     (Phase.RUNNING, Sign.CUT): Phase.BREAKING,
@@ -74,13 +74,13 @@ MOVES: Final = {
     (Phase.BREAKING, Sign.CAUGHT): Phase.ENDING,
     (Phase.BREAKING, Sign.GRACE_OVER): Phase.ENDING,
     (Phase.BREAKING, Sign.HALT): Phase.OVER,
-    (Phase.ENDING, Sign.ENDED): Phase.OVER,
+    (Phase.ENDING, Sign.RESULT): Phase.OVER,
     (Phase.ENDING, Sign.HALT): Phase.OVER,
 }
 """All moves; docs/images/phases.svg is drawn from them."""
 
 OUTCOMES: Final[dict[Sign, Outcome]] = {
-    Sign.ANSWERED: "done",
+    Sign.COMPLETE: "done",
     Sign.ABORT: "aborted",
     Sign.CUT: "aborted",
     Sign.FAIL: "error",
@@ -98,7 +98,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     @property
     def outcome(self) -> Outcome:
-        """The outcome that it stands for."""
+        """The outcome of this phase."""
         return OUTCOMES[self.sign]
 
     @property
@@ -107,7 +107,7 @@ class Verdict(msgspec.Struct, frozen=True):
         return self.error if isinstance(self.error, Exception) else None
 
 
-DONE: Final = Verdict(Sign.ANSWERED)
+DONE: Final = Verdict(Sign.COMPLETE)
 
 
 class Life:

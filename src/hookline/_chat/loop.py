@@ -20,11 +20,12 @@ from hookline._base.errors import (
     MaxStepsError,
 )
 from hookline._base.events import ChatStarted
-from hookline._base.input import cleaned
+from hookline._base.input import without_surrogates
 from hookline._base.json import clean_text
 from hookline._base.log import log_throw
 from hookline._base.messages import Text, UserMessage
 from hookline._base.returns import Continue, Response, Stop
+from hookline._chat.channel import HIGH_WATER
 from hookline._chat.commit import commit
 from hookline._chat.ending import end, respond
 from hookline._chat.entry import check_entry, check_message
@@ -34,13 +35,14 @@ from hookline._chat.request import (
     AS_IT_IS,
     Overrides,
     PreChatEnd,
-    changed,
     first_request,
+    overrides_of,
     recorded_pre_chat,
 )
 from hookline._chat.resume import deny_step, resume_step
 from hookline._chat.speaker import remember_speaker, take_turn
 from hookline._chat.state import Chat, SupervisorPort
+from hookline._chat.steering import may_have_input, take_input
 from hookline._chat.step import GO, NATURAL, WAITING, StepEnd, run_step, say_stop_text
 from hookline._conversations.store import PendingStep
 from hookline._hooks.call_rules import intercept, notify
@@ -59,18 +61,19 @@ async def run(chat: Chat, supervisor: SupervisorPort) -> Response:
     An exception before aroundChat has called `proceed` only reaches the caller. The supervisor is a
     parameter because the chat drops it at its end, when a task that was left behind may still run.
     """
-    await chat.conversation.take(chat.chat_id, chat.lost, chat.runtime.life)
+    await chat.conversation.take(chat.chat_id, chat.lose_lease, chat.runtime.life)
     chat.deadlines.enter()
     remember_speaker(chat)  # before the checks: an approved tool may be the speaker's
-    take_turn(chat)
     await check_entry(chat)
     wrappers = chat.view.aroundChat
     if wrappers:
-        return await _wrapped(chat, supervisor, wrappers)
+        return await _with_wrappers(chat, supervisor, wrappers)
     return await _proceed(chat, supervisor, chat.input.message)
 
 
-async def _wrapped(chat: Chat, supervisor: SupervisorPort, wrappers: tuple[Hook, ...]) -> Response:
+async def _with_wrappers(
+    chat: Chat, supervisor: SupervisorPort, wrappers: tuple[Hook, ...]
+) -> Response:
     ctx: AroundChat[Any] = AroundChat(run=chat.run, message=chat.input.message)
     inner = partial(_proceed, chat, supervisor)
     try:
@@ -100,22 +103,24 @@ async def _proceed(chat: Chat, supervisor: SupervisorPort, message: UserMessage 
     await _start(chat, message)
     limit = chat.config.limits.steps
     try:
-        response, overrides, step, answer, ended = await _begin(chat, message)
+        response, overrides, step, answer, step_end = await _begin(chat, message)
         while response is None:
-            while ended == GO:
+            while step_end == GO:
                 if step >= limit:
                     raise MaxStepsError(limit)
+                if may_have_input(chat, answer):
+                    await take_input(chat, step, idle=False)
                 if take_turn(chat):
                     overrides = AS_IT_IS  # preChat made these for another speaker
-                ended = await run_step(chat, overrides, step, answer)
+                step_end = await run_step(chat, overrides, step, answer)
                 answer = None
                 step += 1
-            response = await _after_steps(chat, ended, step < limit)
-            ended = GO
+            response = await _after_steps(chat, step_end, step, may_go_on=step < limit)
+            step_end = GO
         chat.response = response
         if not chat.life.decide(DONE):  # an abort from another thread came first
             chat.check()
-        chat.life.move(Sign.ANSWERED)
+        chat.life.move(Sign.COMPLETE)
     except BaseException as exc:
         supervisor.judge(exc)
         # A cancellation takes effect at the next await. If the chat failed by itself just before,
@@ -149,13 +154,13 @@ async def _start(chat: Chat, message: UserMessage | None) -> None:
     pending = chat.conversation.pending_step
     if chat.input.answers is not None and pending is not None:
         chat.progress.resumes = pending.chat_id
-    if chat.config.scopes.told_by.told:  # async observers of scopes registered since
+    if chat.config.scopes.told_by.waiting_observers:  # async observers of scopes registered since
         await chat.config.scopes.told_by.tell()
-    if chat.outlet.full:
-        await chat.outlet.room()
+    if len(chat.channel.items) > HIGH_WATER:
+        await chat.room()
     if not chat.life.move(Sign.PROCEED):
         chat.check()
-    chat.outlet.put(
+    chat.put(
         ChatStarted(
             chat_id=chat.chat_id,
             agent=chat.agent_name,
@@ -167,17 +172,17 @@ async def _start(chat: Chat, message: UserMessage | None) -> None:
     )
 
 
-class _Begun(NamedTuple):
+class _FirstStep(NamedTuple):
     """The start of the steps. `ended`: the end of a step that an earlier chat had begun."""
 
     response: Response | None  # preChat has stopped the chat
     overrides: Overrides
     step: int = 0
     answer: ModelResponse | None = None
-    ended: StepEnd = GO
+    end: StepEnd = GO
 
 
-async def _begin(chat: Chat, message: UserMessage | None) -> _Begun:
+async def _begin(chat: Chat, message: UserMessage | None) -> _FirstStep:
     """Start the chat, then go on with the step that waited, or enter a new chat."""
     view = chat.view
     pending = chat.conversation.pending_step
@@ -190,70 +195,81 @@ async def _begin(chat: Chat, message: UserMessage | None) -> _Begun:
         await chat.runtime.step((START,), notify, NOTHING, view.onChatStart, start, chat)
     chat.check()
     if resumed is not None:
-        overrides, ended = await resume_step(chat, resumed)
-        return _Begun(None, overrides, resumed.iteration + 1, None, ended)
+        overrides, end = await resume_step(chat, resumed)
+        return _FirstStep(None, overrides, resumed.iteration + 1, None, end)
     return await _enter(chat, message, pending)
 
 
-async def _enter(chat: Chat, message: UserMessage | None, pending: PendingStep | None) -> _Begun:
+async def _enter(
+    chat: Chat, message: UserMessage | None, pending: PendingStep | None
+) -> _FirstStep:
     """Run preChat, deny the calls that still wait, and commit the user's message."""
-    overrides, said, answer = AS_IT_IS, message, None
+    overrides, message_text, answer = AS_IT_IS, message, None
     if chat.asks(chat.view.preChat, PRE_CHAT):
         returns = recorded_pre_chat(chat)
         end = await chat.runtime.step((PRE_CHAT,), _pre_chat, returns, chat, message)
         chat.check()
-        overrides, said = end.overrides, end.message
+        overrides, message_text = end.overrides, end.message
         if isinstance(end.answer, Stop):
             text = clean_text(end.answer.text or "")
-            return _Begun(respond(chat, end.answer.reason, text), overrides)
+            return _FirstStep(respond(chat, end.answer.reason, text), overrides)
         answer = end.answer
-        if said is not None and said is not message:
-            await check_message(chat, said, "preChat")
+        if message_text is not None and message_text is not message:
+            await check_message(chat, message_text, "preChat")
     # After preChat, so that a hook that stops the chat leaves the waiting calls as they are.
     stop = await deny_step(chat, pending) if pending is not None else None
-    if said is not None:
-        await commit(chat, said if said is message else cleaned(said))
-    return _Begun(None, overrides, 0, answer, stop or GO)
+    if message_text is not None:
+        await commit(
+            chat, message_text if message_text is message else without_surrogates(message_text)
+        )
+    return _FirstStep(None, overrides, 0, answer, stop or GO)
 
 
 async def _pre_chat(chat: Chat, message: UserMessage | None) -> PreChatEnd:
     before = await first_request(chat, message)
     ctx: PreChat[Any] = PreChat(run=chat.run, request=before)
     ctx, answer, _ = await intercept(chat.view.preChat, ctx, chat)
-    return PreChatEnd(changed(before, ctx.request), ctx.request.message, answer)
+    return PreChatEnd(overrides_of(before, ctx.request), ctx.request.message, answer)
 
 
-async def _after_steps(chat: Chat, ended: StepEnd, may_go_on: bool) -> Response | None:
+async def _after_steps(chat: Chat, end: StepEnd, step: int, *, may_go_on: bool) -> Response | None:
     """The response of a chat whose steps have ended; None if the model is asked again."""
     chat.check()
     chat.last.output = None  # a response has the output of its last step
-    if ended == WAITING:
+    if end == WAITING:
         return respond(chat, "approval" if chat.conversation.pending else "client_tool")
     reason = None
-    if isinstance(ended, Stop):
-        reason = ended.reason
-        if ended.text:
-            await say_stop_text(chat, ended.text)
-    elif not await fits(chat, ended == NATURAL and may_go_on):
+    if isinstance(end, Stop):
+        reason = end.reason
+        if end.text:
+            await say_stop_text(chat, end.text)
+    elif not await fits(chat, end == NATURAL and may_go_on):
         return None
     more = await _pre_stop(chat, reason)
-    if not more or ended != NATURAL or not may_go_on:
+    if end != NATURAL or not may_go_on:
         return respond(chat, reason)
-    chat.progress.continuations += 1
-    await commit(chat, UserMessage(parts=(Text(clean_text(more)),)))
+    if more:
+        chat.progress.continuations += 1
+        await commit(chat, UserMessage(parts=(Text(clean_text(more)),)))
+    elif not await take_input(chat, step, idle=True):
+        return respond(chat, reason)
+    chat.progress.stops += 1
     return None
 
 
 async def _pre_stop(chat: Chat, reason: str | None) -> str | None:
     """Call preStop; return the joined inputs of its Continues, or None."""
-    key = (PRE_STOP, chat.progress.continuations)
+    key = (PRE_STOP, chat.progress.stops)
     if chat.progress.continuations >= chat.config.limits.continuations:
         return None
     if not chat.asks(chat.view.preStop, *key):
         return None
     inputs = await chat.runtime.step(key, _ask_to_stop, _INPUTS, chat, reason)
     chat.check()
-    return "\n\n".join(each.input for each in inputs if each.input.strip()) or None
+    return (
+        "\n\n".join(continuation.input for continuation in inputs if continuation.input.strip())
+        or None
+    )
 
 
 async def _ask_to_stop(chat: Chat, reason: str | None) -> list[Continue]:

@@ -36,7 +36,7 @@ async def fits(chat: Chat, may_go_on: bool) -> bool:
     else:
         key = (OUTPUT, chat.iteration)
         if chat.asks(chat.config.output_validators, *key):
-            issues = await chat.runtime.step(key, _refused, _ISSUES, chat, value)
+            issues = await chat.runtime.step(key, _issues, _ISSUES, chat, value)
             chat.check()
         if not issues:
             chat.last.output = value if chat.config.output is not None else None
@@ -48,7 +48,7 @@ async def fits(chat: Chat, may_go_on: bool) -> bool:
     return False
 
 
-async def _refused(chat: Chat, value: Any) -> tuple[str, ...]:
+async def _issues(chat: Chat, value: Any) -> tuple[str, ...]:
     """The objections of the validators to the value."""
     issues: list[str] = []
     for validator in chat.config.output_validators:
@@ -58,9 +58,9 @@ async def _refused(chat: Chat, value: Any) -> tuple[str, ...]:
                 UsageError, f"the output validator {name!r}", "raise ValueError"
             ):
                 args = (value, chat.run) if _takes_run(validator) else (value,)
-                given: Any = validator(*args)
-                if isawaitable(given):
-                    await given
+                verdict: Any = validator(*args)
+                if isawaitable(verdict):
+                    await verdict
         except ValueError as exc:
             issues.append(clean_text(str(exc)) or f"it does not pass {name}")
         except Exception as exc:
@@ -72,9 +72,13 @@ async def _refused(chat: Chat, value: Any) -> tuple[str, ...]:
 def _takes_run(validator: Callable[..., Any]) -> bool:
     """Whether the validator has a second argument, for the run."""
     try:
-        given = list(signature(validator).parameters.values())
+        parameters = list(signature(validator).parameters.values())
     except ValueError:  # of a function in C nothing is known
         return False
     by_place = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-    needed = [each for each in given if each.kind in by_place and each.default is each.empty]
+    needed = [
+        parameter
+        for parameter in parameters
+        if parameter.kind in by_place and parameter.default is parameter.empty
+    ]
     return len(needed) > 1

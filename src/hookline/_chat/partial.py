@@ -40,15 +40,15 @@ class PartialOutputs:
             event = await anext(self._events)
             if event.path:
                 continue  # a sub-agent's
-            found: Any = NOTHING
+            value: Any = NOTHING
             if isinstance(event, (StepStarted, ResponseReset)):
                 self._text = ""
                 self._last = NOTHING
             elif isinstance(event, TextDelta):
                 self._text += event.text
-                found = self._form.partial(self._text)
+                value = self._form.partial(self._text)
             elif isinstance(event, ChatDone) and event.response.stop_reason is None:
-                found = to_json_data(event.response.output)
-            if found is not NOTHING and (self._last is NOTHING or found != self._last):
-                self._last = found
-                return found
+                value = to_json_data(event.response.output)
+            if value is not NOTHING and (self._last is NOTHING or value != self._last):
+                self._last = value
+                return value

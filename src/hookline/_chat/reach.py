@@ -16,7 +16,7 @@ from hookline._base.errors import UsageError, closest, did_you_mean
 from hookline._base.log import logger
 from hookline._base.patterns import matches, unmatched
 from hookline._chat.config import Config
-from hookline._chat.speaker import SUB_AGENT, leads_to
+from hookline._chat.leading_tools import LeadingTool
 from hookline._chat.state import Chat
 from hookline._hooks.bus import global_bus
 from hookline._hooks.registration import Hook
@@ -28,17 +28,17 @@ def check_guards(chat: Chat, request: ModelRequest) -> None:
     """Raise UsageError if a guard that is limited to some tools can match none of them."""
     view, scopes = chat.view, chat.config.scopes
     key = (view.tool_guards, scopes.tools, request.tools)
-    if not request.tools or view.checked == key:
+    if not request.tools or view.compared_with == key:
         return
     guards = [hook for hook in _own_guards(chat) if hook.options.tools is not None]
     if guards:
         names = {tool.name for tool in request.tools if not isinstance(tool, ProviderTool)}
-        for config in (chat.called[0], chat.config):
+        for config in (chat.first_agent[0], chat.config):
             names.update(_reachable(config))
         provided = [tool.name for tool in request.tools if isinstance(tool, ProviderTool)]
         for hook in guards:
             _check(chat, hook, sorted(names), provided)
-    view.checked = key
+    view.compared_with = key
 
 
 def _own_guards(chat: Chat) -> Iterator[Hook]:
@@ -60,35 +60,35 @@ def _check(chat: Chat, hook: Hook, names: Sequence[str], provided: Sequence[str]
             )
     missing = unmatched(patterns, names)
     if len(missing) == len(patterns):
-        shown = ", ".join(map(repr, missing))
-        hint = did_you_mean(dict.fromkeys(n for each in missing for n in closest(each, names)))
-        raise UsageError(
-            f"guard {hook.name!r} is for {shown}, but agent {chat.agent_name!r} has no such tool"
-            f"{hint}; change tools=, or leave it out to guard all tools"
+        pattern_list = ", ".join(map(repr, missing))
+        hint = did_you_mean(
+            dict.fromkeys(n for pattern in missing for n in closest(pattern, names))
         )
-    for each in missing:
-        if each not in hook.told:
-            hook.told.add(each)
-            hint = did_you_mean(closest(each, names))
+        raise UsageError(
+            f"guard {hook.name!r} is for {pattern_list}, but agent {chat.agent_name!r} has no "
+            f"such tool{hint}; change tools=, or leave it out to guard all tools"
+        )
+    for pattern in missing:
+        if pattern not in hook.log_keys:
+            hook.log_keys.add(pattern)
+            hint = did_you_mean(closest(pattern, names))
             logger.warning(
                 "guard %r names %r, but agent %r has no such tool%s",
-                hook.name, each, chat.agent_name, hint,
+                hook.name, pattern, chat.agent_name, hint,
             )  # fmt: skip
 
 
 def _reachable(config: Config) -> set[str]:
     """The names of an agent's tools, and of the agents that its tools lead to."""
     names: set[str] = set()
-    todo, known = [config], {id(config)}
+    todo, ids = [config], {id(config)}
     while todo:
         for tool, _ in todo.pop().scopes.tools.values():
             if not isinstance(tool, ProviderTool):
                 names.add(tool.name)
-            speaker, child = leads_to(tool), getattr(tool.fn, SUB_AGENT, None)
-            for other in (None if speaker is None else speaker.config, child):
-                if other is not None and id(other) not in known:
-                    known.add(id(other))
-                    todo.append(other)
+            if isinstance(tool, LeadingTool) and id(tool.speaker.config) not in ids:
+                ids.add(id(tool.speaker.config))
+                todo.append(tool.speaker.config)
     return names
 
 
@@ -102,13 +102,13 @@ def tell_of_hooks_left_behind(chat: Chat, around: Chat) -> None:
     if batch is None or not batch.running:  # a hook has begun this chat
         return
     below = chat.input.parent is around
-    there = {hook.definition or hook for hook in chat.view.preToolCall}
+    current = {hook.definition or hook for hook in chat.view.preToolCall}
     for hook in around.view.preToolCall:
-        if hook.origin == "global" or (hook.definition or hook) in there:
+        if hook.origin == "global" or (hook.definition or hook) in current:
             continue
-        left = hook.options.inherit is None if below else hook.guard and hook.options.inherit
-        if left and chat.agent_name not in hook.told:
-            hook.told.add(chat.agent_name)
+        stays = hook.options.inherit is None if below else hook.guard and hook.options.inherit
+        if stays and chat.agent_name not in hook.log_keys:
+            hook.log_keys.add(chat.agent_name)
             logger.warning(
                 "hook %r at preToolCall of agent %r does not run in the chat of agent %r inside a "
                 "tool; %s",

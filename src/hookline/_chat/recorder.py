@@ -76,11 +76,11 @@ class Recorder:
     def lock(self) -> AbstractAsyncContextManager[None]:
         return self._runtime.lock()
 
-    def begun(self, key: Key) -> bool:
-        return self._runtime.begun(key)
+    def has_begun(self, key: Key) -> bool:
+        return self._runtime.has_begun(key)
 
-    def passed(self, key: Key) -> bool:
-        return self._runtime.passed(key)
+    def has_passed(self, key: Key) -> bool:
+        return self._runtime.has_passed(key)
 
     def now(self) -> float:
         with self._until_halted():

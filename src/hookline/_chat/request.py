@@ -24,6 +24,7 @@ from hookline._base.messages import (
     UserMessage,
 )
 from hookline._base.returns import Stop
+from hookline._base.run import Run
 from hookline._chat.state import Chat
 from hookline._model.model import (
     ChatRequest,
@@ -54,14 +55,11 @@ class Overrides(Data, frozen=True, kw_only=True):
 AS_IT_IS = Overrides()
 
 
-async def system_text(chat: Chat) -> str | None:
-    """The agent's system text; a function is called each time."""
-    system = chat.config.system
-    if system is None or isinstance(system, str):
-        return system
+async def _system_text(chat: Chat, system: Callable[[Run[Any]], Any]) -> str | None:
+    """The system text that the agent's function returns; it is called each time."""
     with no_cancellation_of_its_own(UsageError, "the system= function", "return None"):
-        given: Any = system(chat.run)
-        text = await given if isawaitable(given) else given
+        result: Any = system(chat.run)
+        text = await result if isawaitable(result) else result
     if text is None or isinstance(text, str):
         return text
     raise UsageError(f"the system= function returned a {type(text).__name__}; return a str or None")
@@ -69,15 +67,16 @@ async def system_text(chat: Chat) -> str | None:
 
 async def first_request(chat: Chat, message: UserMessage | None) -> ChatRequest:
     """The request that preChat gets."""
+    system = chat.config.system
     return ChatRequest(
         message=message,
-        system=await system_text(chat),
-        tools=chat.config.scopes.offered(chat.run),
+        system=await _system_text(chat, system) if callable(system) else system,
+        tools=chat.config.scopes.tools_for(chat.run),
         settings=chat.config.settings,
     )
 
 
-def changed(before: ChatRequest, after: ChatRequest) -> Overrides:
+def overrides_of(before: ChatRequest, after: ChatRequest) -> Overrides:
     """The changes of preChat."""
     return Overrides(
         system=None if after.system == before.system else after.system or "",
@@ -89,14 +88,14 @@ def changed(before: ChatRequest, after: ChatRequest) -> Overrides:
 async def build(chat: Chat, overrides: Overrides) -> ModelRequest:
     """The request of the step that begins."""
     config, scopes = chat.config, chat.config.scopes
-    system = overrides.system
-    if system is None:
-        system = await system_text(chat)
-    offered, sections = scopes.on(chat.run)
-    chat.making.base_tools = offered
+    system = config.system if overrides.system is None else overrides.system
+    if callable(system):
+        system = await _system_text(chat, system)
+    tools, sections = scopes.on(chat.run)
+    chat.making.base_tools = tools
     if overrides.tools is not None:
-        on = {tool.name for tool in offered}
-        offered = tuple(
+        on = {tool.name for tool in tools}
+        tools = tuple(
             tool for tool in overrides.tools if tool.name in on or scopes.find(tool.name) is None
         )
     if sections.system:
@@ -109,7 +108,7 @@ async def build(chat: Chat, overrides: Overrides) -> ModelRequest:
         model=config.model,
         messages=messages,
         system=clean_text(system) if system else None,
-        tools=offered,
+        tools=tools,
         settings=overrides.settings or config.settings,
         output=None if config.output is None else config.output.schema,
     )
@@ -139,16 +138,16 @@ def lookup(
     chat: Chat, request: ModelRequest | None, name: str
 ) -> tuple[AnyTool, Scope, bool] | None:
     """The tool with that name, its scope, and whether this step's final request offered it."""
-    found = chat.config.scopes.tools.get(name)
-    if found is not None and request is not None and found[0] in request.tools:
-        return *found, True
+    entry = chat.config.scopes.tools.get(name)
+    if entry is not None and request is not None and entry[0] in request.tools:
+        return *entry, True
     # A hook may have offered a tool of its own; the model has called the one that it was offered.
     for tool in request.tools if request is not None else ():
         if tool.name == name:
-            if any(each is tool for each in chat.making.base_tools):
+            if any(base_tool is tool for base_tool in chat.making.base_tools):
                 return None  # its scope was removed since
             return tool, FROM_HOOK, True
-    return (*found, False) if found is not None else None
+    return (*entry, False) if entry is not None else None
 
 
 # ── the record of a request ─────────────────────────────────────────────────────────────────
@@ -210,14 +209,14 @@ def recorded_request(chat: Chat) -> ByName[BuiltRequest, Any]:
 def _pack_request(chat: Chat, value: BuiltRequest) -> _Record:
     request = value.request
     whole = chat.conversation.for_request()
-    known = len(request.messages) == len(whole) and request.messages == whole
+    unchanged = len(request.messages) == len(whole) and request.messages == whole
     return _Record(
         system=request.system,
         tools=[tool.name for tool in request.tools],
         foreign=foreign_names(chat, request.tools),
         settings=request.settings,
         model=model_name(request.model),
-        messages=None if known else list(request.messages),
+        messages=None if unchanged else list(request.messages),
         answer=value.answer,
         output=request.output,
     )
@@ -255,7 +254,7 @@ class _Absent:
 def foreign_names(chat: Chat, tools: Sequence[AnyTool]) -> list[str]:
     """The names of the tools that a hook has brought, not the agent."""
     find = chat.config.scopes.find
-    return [t.name for t in tools if (found := find(t.name)) is None or found[0] is not t]
+    return [t.name for t in tools if (entry := find(t.name)) is None or entry[0] is not t]
 
 
 def known_tools(chat: Chat, names: Sequence[str], foreign: Sequence[str]) -> tuple[AnyTool, ...]:
@@ -263,15 +262,15 @@ def known_tools(chat: Chat, names: Sequence[str], foreign: Sequence[str]) -> tup
     find = chat.config.scopes.find
     tools: list[AnyTool] = []
     for name in names:
-        found = find(name)
-        tools.append(unknown_tool(name) if found is None or name in foreign else found[0])
+        entry = find(name)
+        tools.append(unknown_tool(name) if entry is None or name in foreign else entry[0])
     return tuple(tools)
 
 
-def named(tools: Sequence[AnyTool], names: Sequence[str]) -> tuple[AnyTool, ...]:
+def tools_by_name(tools: Sequence[AnyTool], names: Sequence[str]) -> tuple[AnyTool, ...]:
     """The tools with these names; a missing tool was a wrapper's own."""
-    known = {tool.name: tool for tool in tools}
-    return tuple(known.get(name) or unknown_tool(name) for name in names)
+    by_name = {tool.name: tool for tool in tools}
+    return tuple(by_name.get(name) or unknown_tool(name) for name in names)
 
 
 class PreChatEnd(msgspec.Struct, frozen=True):
@@ -299,10 +298,10 @@ def recorded_pre_chat(chat: Chat) -> ByName[PreChatEnd, Any]:
 
 
 def _pack_pre_chat(chat: Chat, end: PreChatEnd) -> _PreChatRecord:
-    made = end.overrides
-    names = None if made.tools is None else [tool.name for tool in made.tools]
-    foreign = foreign_names(chat, made.tools or ())
-    return made.system, names, foreign, made.settings, end.message, end.answer
+    overrides = end.overrides
+    names = None if overrides.tools is None else [tool.name for tool in overrides.tools]
+    foreign = foreign_names(chat, overrides.tools or ())
+    return overrides.system, names, foreign, overrides.settings, end.message, end.answer
 
 
 def _unpack_pre_chat(chat: Chat, record: _PreChatRecord) -> PreChatEnd:

@@ -14,7 +14,7 @@ import msgspec
 from hookline._base.json import NotJson, json_text, to_json_data
 from hookline._base.messages import CallOutcome
 from hookline._base.returns import CallResult, Stop, ToolFailure, ToolResult
-from hookline._chat.call import SETTLED, CallRun
+from hookline._chat.call import FINAL, CallRun
 from hookline._chat.state import Chat
 from hookline._hooks.call_rules import intercept
 from hookline._hooks.points import OnToolCallError, OnToolCallResult
@@ -31,7 +31,7 @@ _SCALARS = frozenset([type(None), bool, int, float])
 def as_result(value: object) -> CallResult:
     """The value that a tool's function returned, as a result."""
     if isinstance(value, ToolFailure):
-        return worded(value)
+        return with_text(value)
     if isinstance(value, ToolResult):
         return as_data(value)
     try:
@@ -53,7 +53,7 @@ def _not_json(exc: NotJson) -> ToolFailure:
     return ToolFailure(f"the tool's result is not JSON: {exc}", type="NotJson")
 
 
-def worded(error: ToolFailure) -> ToolFailure:
+def with_text(error: ToolFailure) -> ToolFailure:
     """The error with a text, even if a hook or tool made it with an exception."""
     message, kind = error.message, error.type
     if isinstance(message, str) and isinstance(kind, str):  # pyright: ignore
@@ -82,14 +82,14 @@ def _cut(text: str, limit: int) -> str:
     data = text.encode("utf-8", "replace")
     if len(data) <= limit:
         return text
-    shown = data[:limit].decode("utf-8", "ignore")
-    return f"{shown}\n[truncated: the first {limit} of {len(data)} bytes are shown]"
+    beginning = data[:limit].decode("utf-8", "ignore")
+    return f"{beginning}\n[truncated: the first {limit} of {len(data)} bytes are shown]"
 
 
 # ── through its hooks ───────────────────────────────────────────────────────────────────────
 
 
-class Settled(msgspec.Struct, frozen=True, kw_only=True):
+class FinalResult(msgspec.Struct, frozen=True, kw_only=True):
     """A call's result after its hooks."""
 
     result: ToolResult | ToolFailure
@@ -97,29 +97,24 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
     stop: Stop | None = None
 
 
-_SETTLED: Final[Json[Settled]] = Json(Settled)
+_FINAL: Final[Json[FinalResult]] = Json(FinalResult)
 
 
-async def settle(chat: Chat, iteration: int, run: CallRun) -> None:
-    """Pass the result through its hooks, then make it final."""
-    limit = chat.config.limits.output_bytes
-    assert run.result is not None
-    run.result = bounded(run.result, limit)  # hooks see the result as the model would read it
+async def ask_hooks(chat: Chat, iteration: int, run: CallRun) -> None:
+    """Pass the result through its hooks."""
     key = (RESULT, iteration, run.id)
-    if chat.asks(chat.view.onToolCallResult or chat.view.onToolCallError, *key):
-        try:
-            settled = await chat.runtime.step(key, _chains, _SETTLED, chat, run)
-        except BaseException:
-            if run.state < SETTLED:  # else the ending has settled it: a hook was left behind
-                run.withhold()
-                run.move(SETTLED)
-            raise
-        run.stop = run.stop or settled.stop
-        run.set(bounded(settled.result, limit), settled.outcome)
-    run.move(SETTLED)
+    try:
+        final = await chat.runtime.step(key, _chains, _FINAL, chat, run)
+    except BaseException:
+        if run.state < FINAL:  # else the ending has settled it: a hook was left behind
+            run.withhold()
+            run.move(FINAL)
+        raise
+    run.stop = run.stop or final.stop
+    run.set(bounded(final.result, chat.config.limits.output_bytes), final.outcome)
 
 
-async def _chains(chat: Chat, run: CallRun) -> Settled:
+async def _chains(chat: Chat, run: CallRun) -> FinalResult:
     result, outcome = run.result, run.outcome
     stop: Stop | None = None
     converted = False
@@ -131,12 +126,12 @@ async def _chains(chat: Chat, run: CallRun) -> Settled:
         else:
             result, end = await _values(chat, run, result, converted)
         if end is None:
-            return Settled(result=result, outcome=outcome, stop=stop)
-        result = as_data(end) if isinstance(end, ToolResult) else worded(end)
+            return FinalResult(result=result, outcome=outcome, stop=stop)
+        result = as_data(end) if isinstance(end, ToolResult) else with_text(end)
         recovered: CallOutcome = "ok" if run.ran else "answered"
         outcome = "error" if isinstance(result, ToolFailure) else recovered
         if converted or (isinstance(end, ToolResult) and isinstance(result, ToolFailure)):
-            return Settled(result=result, outcome=outcome, stop=stop)
+            return FinalResult(result=result, outcome=outcome, stop=stop)
         converted = True
 
 
@@ -144,11 +139,11 @@ async def _failures(
     chat: Chat, run: CallRun, error: ToolFailure, converted: bool
 ) -> tuple[CallResult, Any, list[Any]]:
     ctx: OnToolCallError[Any] = OnToolCallError(
-        run=run.run_of(chat), call=run.wanted, tool=run.tool, scope=run.scope, error=error
+        run=run.run_of(chat), call=run.call, tool=run.tool, scope=run.scope, error=error
     )
-    refused = ToolResult if converted else None
+    not_allowed = ToolResult if converted else None
     last, end, stops = await intercept(
-        chat.view.onToolCallError, ctx, chat, tool=run.wanted.name, refused=refused
+        chat.view.onToolCallError, ctx, chat, tool=run.call.name, not_allowed=not_allowed
     )
     return last.error, end, stops
 
@@ -158,13 +153,13 @@ async def _values(
 ) -> tuple[CallResult, Any]:
     tool, scope = run.tool, run.scope
     if tool is None or scope is None:  # an unknown tool whose error a hook has replaced
-        tool, scope = unknown_tool(run.wanted.name), NOWHERE
+        tool, scope = unknown_tool(run.call.name), NOWHERE
     ctx: OnToolCallResult[Any] = OnToolCallResult(
-        run=run.run_of(chat), call=run.wanted, tool=tool, scope=scope, result=result
+        run=run.run_of(chat), call=run.call, tool=tool, scope=scope, result=result
     )
-    refused = ToolFailure if converted else None
+    not_allowed = ToolFailure if converted else None
     last, end, _ = await intercept(
-        chat.view.onToolCallResult, ctx, chat, tool=run.wanted.name, refused=refused
+        chat.view.onToolCallResult, ctx, chat, tool=run.call.name, not_allowed=not_allowed
     )
     if end is not None or last.result is result:
         return last.result, end

@@ -8,16 +8,18 @@ from hookline._base.messages import AssistantMessage, ToolMessage
 from hookline._base.returns import Deny, Stop, ToolFailure, ToolResult
 from hookline._chat.approval import act_on
 from hookline._chat.batch import ToolBatch, open_batch
-from hookline._chat.call import AWAY, PARKED, SETTLED, WAITING, WRITTEN
+from hookline._chat.call import AT_CLIENT, COMMITTED, FINAL, FOR_LATER, WAITING, CallRun
+from hookline._chat.child_answers import deny_child, take_answers
 from hookline._chat.request import Overrides, known_tools, lookup
 from hookline._chat.state import Chat
 from hookline._chat.step import StepEnd, finish_step
 from hookline._conversations.store import PendingStep
 from hookline._model.model import ModelRequest, ModelResponse
 
-_LEFT: Final = ToolFailure(
+_NOT_REACHED: Final = ToolFailure(
     "not finished: the user continued without the result of this call", type="Aborted"
 )
+_NOT_ANSWERED: Final = Deny("the user continued without answering")
 
 
 async def resume_step(chat: Chat, pending: PendingStep) -> tuple[Overrides, StepEnd]:
@@ -28,9 +30,12 @@ async def resume_step(chat: Chat, pending: PendingStep) -> tuple[Overrides, Step
     answers = chat.input.answers or {}
     await chat.conversation.claim(chat.chat_id, answers)
     batch = _reopen(chat, pending)
-    requests = [run.request for run in batch.runs if run.request is not None]
-    chat.progress.accept([each.call.id for each in requests if each.id in answers])
+    requests = [request for request in pending.requests if request.id in answers]
+    chat.progress.accept([pending.call_id_of(request) for request in requests])
     for run in batch.runs:
+        if run.child is not None:
+            take_answers(chat, run, answers)
+            continue
         answer = answers.get(run.id if run.request is None else run.request.id)
         if isinstance(answer, (ToolResult, ToolFailure)):
             run.post(answer)
@@ -52,10 +57,10 @@ def _overrides(chat: Chat, pending: PendingStep) -> Overrides:
     task = chat.input
     tools = None if pending.tools is None else known_tools(chat, pending.tools, pending.foreign)
     if tools is not None and task.own_tools:
-        known = {tool.name for tool in tools}
+        names = {tool.name for tool in tools}
         more = chat.config.scopes.tools.values()
         tools += tuple(
-            tool for tool, scope in more if scope.label == "chat" and tool.name not in known
+            tool for tool, scope in more if scope.label == "chat" and tool.name not in names
         )
     settings = pending.settings
     if settings is not None and task.settings is not None:
@@ -72,11 +77,13 @@ async def deny_step(chat: Chat, pending: PendingStep) -> Stop | None:
     await chat.conversation.claim(chat.chat_id, pending.ids)
     batch = _reopen(chat, pending)
     for run in batch.runs:
-        if run.request is not None:
-            await act_on(chat, batch.iteration, run, Deny("the user continued without answering"))
-        elif run.state is AWAY:
-            run.set(_LEFT, "aborted")
-            run.move(SETTLED)
+        if run.child is not None:
+            await deny_child(chat, run, _NOT_ANSWERED)
+        elif run.request is not None:
+            await act_on(chat, batch.iteration, run, _NOT_ANSWERED)
+        elif run.state is AT_CLIENT:
+            run.set(_NOT_REACHED, "aborted")
+            run.move(FINAL)
     batch.stop = None  # of the earlier chat; a hook of this chat may set it again
     batch.stopping = True  # calls that had to wait for the answers do not start
     await batch.run()
@@ -92,8 +99,8 @@ def _waiting_message(chat: Chat) -> AssistantMessage:
 def _reopen(chat: Chat, pending: PendingStep) -> ToolBatch:
     """The batch as the earlier chat has left it."""
     chat.iteration = pending.iteration
-    offered = [name for name in pending.offered if chat.config.scopes.find(name) is not None]
-    tools = known_tools(chat, offered, ())
+    names = [name for name in pending.offered_tools if chat.config.scopes.find(name) is not None]
+    tools = known_tools(chat, names, ())
     request = ModelRequest(model=chat.config.model, messages=(), tools=tools)
     batch = open_batch(chat, pending.iteration, _waiting_message(chat).tool_calls, request)
     batch.stop = pending.stop
@@ -104,20 +111,33 @@ def _reopen(chat: Chat, pending: PendingStep) -> ToolBatch:
         results[message.call_id] = message
     if len(results) < len(batch.runs):
         chat.conversation.disorder()  # results of later calls are already written
-    requests = {request.call.id: request for request in pending.requests}
-    away = {call.id: call for call in pending.client_calls}
     for run in batch.runs:
         if run.id in results:
             run.message = results[run.id]
-            run.state = WRITTEN
-        elif run.id in requests:
-            run.request = requests[run.id]
-            run.wanted = run.request.call
-            run.state = WAITING
-        elif run.id in away:
-            run.wanted = away[run.id]
-            run.state = AWAY
-        if run.state in PARKED:
-            found = lookup(chat, request, run.wanted.name)
-            run.tool, run.scope, run.offered = found or (None, None, False)
+            run.state = COMMITTED
+        else:
+            _reopen_call(run, pending)
+        if run.state in FOR_LATER:
+            run.record = pending.records.get(run.id)
+            entry = lookup(chat, request, run.call.name)
+            run.tool, run.scope, run.is_offered = entry or (None, None, False)
     return batch
+
+
+def _reopen_call(run: CallRun, pending: PendingStep) -> None:
+    """The state of a call that has no result; it stays PROPOSED if it was not processed."""
+    id = run.id
+    own = (item for item in pending.requests if item.path == pending.path)
+    run.request = next((request for request in own if request.call.id == id), None)
+    run.child = next((child for child in pending.children if child.call.id == id), None)
+    client_call = next((call for call in pending.client_calls if call.id == id), None)
+    if run.child is not None:
+        run.call = run.child.call
+        run.approved = run.call if run.child.approved else None
+        run.state = WAITING
+    elif run.request is not None:
+        run.call = run.request.call
+        run.state = WAITING
+    elif client_call is not None:
+        run.call = client_call
+        run.state = AT_CLIENT

@@ -33,11 +33,13 @@ from hookline._base.log import log_throw
 from hookline._base.messages import CallOutcome, ToolCall
 from hookline._base.returns import CallResult, Stop, ToolFailure, ToolResult
 from hookline._chat.call import CallRun
-from hookline._chat.guards import STOPPED, is_due, last_look
+from hookline._chat.child_history import ChildWaits, use_answers
+from hookline._chat.guards import NOT_RUN_AFTER_STOP, is_due, last_look
 from hookline._chat.request import FROM_HOOK
 from hookline._chat.results import as_data, as_result
 from hookline._chat.state import Chat
 from hookline._conversations.history import MAY_HAVE_RUN
+from hookline._conversations.store import WaitingChild
 from hookline._hooks.points import AroundToolCall
 from hookline._hooks.wrappers import wrap
 from hookline._record.runtime import Json
@@ -54,10 +56,12 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     outcome: CallOutcome | None = None  # None: follows from the result
     at: float | None = None  # when it began, for the record of a call that was decided about
     duration: float | None = None
+    child: WaitingChild | None = None  # instead of a result: its sub-agent waits for answers
 
 
 RAN: Final[Json[Ran]] = Json(Ran)
-INTERRUPTED: Final = ToolFailure(MAY_HAVE_RUN, type="Interrupted")
+WAITS: Final = ToolFailure("its sub-agent waits for an approval", type="Waiting")
+MAY_HAVE_BEEN_RUN: Final = ToolFailure(MAY_HAVE_RUN, type="Interrupted")
 # An exception of a tool would keep the chat alive through its frames; see `forget_our_locals`.
 FRAMES_KNOW_WHO_AWAITED: Final = sys.version_info >= (3, 12)
 
@@ -71,14 +75,14 @@ def admit(chat: Chat, run: CallRun) -> ToolFailure | None:
     Called again after each wait, since the tool may be removed or off by then.
     """
     tool, scope, scopes = run.tool, run.scope, chat.config.scopes
-    name = run.wanted.name
+    name = run.call.name
     if tool is None or scope is None or isinstance(tool, UnknownTool):
         return ToolFailure.of(UnknownToolError(name, ()))
-    if not run.offered:
+    if not run.is_offered:
         return ToolFailure.of(DisabledToolError(name))
     if scope is not FROM_HOOK:
-        found = scopes.find(name)
-        if found is None or found[0] is not tool:
+        entry = scopes.find(name)
+        if entry is None or entry[0] is not tool:
             return ToolFailure.of(UnknownToolError(name, ()))
     if not scopes.allows(tool, scope, run.run_of(chat)):
         return ToolFailure.of(DisabledToolError(name))
@@ -89,13 +93,13 @@ def admit(chat: Chat, run: CallRun) -> ToolFailure | None:
                 "the result; answer without this tool"
             )
         )
-    if run.bound is None or run.ran:  # the handler may have changed its arguments
-        raw = run.wanted.raw
+    if run.arguments is None or run.ran:  # the handler may have changed its arguments
+        raw = run.call.raw
         try:
             if raw is not None:
                 parse_arguments(raw, limit=chat.config.limits.argument_bytes)
                 raise BadArguments(("the arguments were cut off",))
-            run.bound = tool.signature.bind(run.wanted.arguments)
+            run.arguments = tool.signature.bind(run.call.arguments)
         except BadArguments as bad:
             return ToolFailure.of(ToolArgumentsError(name, bad.issues, raw))
     return None
@@ -115,19 +119,19 @@ async def _earlier_result(chat: Chat, run: CallRun) -> CallResult | None:
     """The result of a call that an earlier life has begun; None if the call may run again."""
     tool = run.tool
     if tool is None or tool.check is None:
-        return None if tool is not None and tool.idempotent else INTERRUPTED
-    seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
+        return None if tool is not None and tool.idempotent else MAY_HAVE_BEEN_RUN
+    seconds = _time_limit(chat, tool)
     try:
         work = _call_check(chat, run, tool, tool.check)
-        if seconds is None or seconds == inf:
+        if seconds is None:
             value = await work
         else:
             value = await chat.deadlines.run(work, seconds, tool.name)
     except (Exception, Expired) as exc:
         log_throw(f"the check of tool {tool.name!r} could not tell whether the call has run", exc)
-        return INTERRUPTED
+        return MAY_HAVE_BEEN_RUN
     if value is None:
-        return INTERRUPTED
+        return MAY_HAVE_BEEN_RUN
     return None if isinstance(value, NotRun) else as_result(value)
 
 
@@ -135,8 +139,8 @@ async def _call_check(chat: Chat, run: CallRun, tool: AnyTool, check: Check) -> 
     """Call `@tool(check=…)` with those of the call's arguments that it takes."""
     arguments: dict[str, Any] = {}
     if check.takes:
-        bound = tool.signature.bind(run.wanted.arguments)
-        arguments = {name: value for name, value in bound.items() if name in check.takes}
+        values = tool.signature.bind(run.call.arguments)
+        arguments = {name: value for name, value in values.items() if name in check.takes}
     if check.injected is not None:
         arguments[check.injected] = run.run_of(chat)
     fn = partial(check.fn, **arguments)
@@ -152,9 +156,14 @@ async def run_handler(chat: Chat, run: CallRun) -> Ran:
         earlier = await _earlier_result(chat, run)
         if earlier is not None:
             return Ran(result=earlier, began=isinstance(earlier, ToolResult))
-    handler = _wrapped if chat.view.aroundToolCall else _handle
+    handler = _with_wrappers if chat.view.aroundToolCall else _handle
     at = None if run.record is None else chat.runtime.now()
-    result = await handler(chat, run)
+    try:
+        result = await handler(chat, run)
+    except ChildWaits as waits:
+        return Ran(result=WAITS, began=False, child=waits.child_of(run))
+    if run.child_answers is not None and isinstance(result, ToolResult):
+        run.ran = True
     ran = Ran(result=result, stop=run.stop, began=run.ran, outcome=_outcome(run, result))
     if at is None or not run.ran:
         return ran
@@ -166,30 +175,30 @@ def _outcome(run: CallRun, result: CallResult) -> CallOutcome | None:
     """The outcome of a call that was refused or stopped; None if it follows from the result."""
     if isinstance(result, ToolResult):
         return None
-    if result is STOPPED:
+    if result is NOT_RUN_AFTER_STOP:
         return "stopped"
-    refused = result is run.refusal or (result.type == "Denied" and not run.ran)
-    return "denied" if refused or isinstance(result.exception, ToolDenied) else None
+    is_refusal = result is run.refusal or (result.type == "Denied" and not run.ran)
+    return "denied" if is_refusal or isinstance(result.exception, ToolDenied) else None
 
 
-async def _wrapped(chat: Chat, run: CallRun) -> CallResult:
+async def _with_wrappers(chat: Chat, run: CallRun) -> CallResult:
     """Run the call inside its wrappers."""
-    error = admit(chat, run) if run.bound is None else None
+    error = admit(chat, run) if run.arguments is None else None
     if error is not None:
         return error
     tool, scope = run.tool, run.scope
     assert tool is not None and scope is not None
 
-    made = cast("CallResult | None", None)  # the handler's result
+    handler_result = cast("CallResult | None", None)  # the handler's result
 
-    async def inner(wanted: ToolCall) -> CallResult:
-        nonlocal made
+    async def inner(call: ToolCall) -> CallResult:
+        nonlocal handler_result
         chat.check()
         run.stop = None  # the last attempt counts
-        if wanted is not run.wanted:
-            _change(run, tool, wanted)
-        made = await _handle(chat, run)
-        return made
+        if call is not run.call:
+            _change(run, tool, call)
+        handler_result = await _handle(chat, run)
+        return handler_result
 
     def again() -> str | None:
         if tool.idempotent:
@@ -199,29 +208,39 @@ async def _wrapped(chat: Chat, run: CallRun) -> CallResult:
         )
 
     ctx: AroundToolCall[Any] = AroundToolCall(
-        run=run.run_of(chat), call=run.wanted, tool=tool, scope=scope
+        run=run.run_of(chat), call=run.call, tool=tool, scope=scope
     )
     wrappers = chat.view.aroundToolCall
-    result = await wrap(wrappers, ctx, inner, chat, tool=tool.name, again=again)
-    if result is made:
+    try:
+        result = await wrap(wrappers, ctx, inner, chat, tool=tool.name, again=again)
+    except StopChat as stop:
+        return _stop(run, stop)
+    if result is handler_result:
         return result
     if isinstance(result, ToolResult):
         return as_data(result)  # the wrapper's own
     exc = result.exception
-    if isinstance(exc, ToolDenied) and exc is not getattr(made, "exception", None):
+    if isinstance(exc, ToolDenied) and exc is not getattr(handler_result, "exception", None):
         return denied(run, exc)  # raised by a wrapper
     return result
 
 
-def _change(run: CallRun, tool: AnyTool, wanted: ToolCall) -> None:
+def _stop(run: CallRun, stop: StopChat) -> ToolResult:
+    """The result of a call whose tool or wrapper ends the chat."""
+    reason = clean_text(str(stop.reason))
+    run.stop = Stop(reason)
+    return ToolResult(reason)
+
+
+def _change(run: CallRun, tool: AnyTool, call: ToolCall) -> None:
     """Take the call as wrappers have changed it; refuse to change an approved call."""
-    if run.request is not None and wanted.arguments != run.wanted.arguments:
+    if run.request is not None and call.arguments != run.call.arguments:
         raise HookError(
             f"the call of {tool.name!r} was approved and can no longer be changed; use "
             "proceed() with no arguments"
         )
-    run.wanted = wanted
-    run.bound = None
+    run.call = call
+    run.arguments = None
 
 
 async def _look(chat: Chat, run: CallRun) -> ToolFailure | None:
@@ -229,36 +248,28 @@ async def _look(chat: Chat, run: CallRun) -> ToolFailure | None:
     return admit(chat, run) or await last_look(chat, run)
 
 
-async def _use_answer(chat: Chat, run: CallRun) -> None:
-    """Use up the approval of the call, which begins now."""
-    if run.request is not None:
-        await chat.conversation.begin(run.request.id)
-        chat.check()
-
-
 async def _handle(chat: Chat, run: CallRun) -> CallResult:
     """Call the tool's function, inside all wrappers. An exception becomes a ToolFailure."""
     tool = run.tool
     assert tool is not None
-    seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
+    seconds = _time_limit(chat, tool)
     guards = chat.view.tool_guards
     if guards and is_due(run, guards) and (refusal := await _look(chat, run)) is not None:
         return refusal
-    await _use_answer(chat, run)
+    if run.request is not None or chat.input.answers is not None:  # approved, or resumed
+        await use_answers(chat, run)
     run.judged = None  # each run of the handler needs a look of its own
     try:
         error = admit(chat, run)
         if error is not None:
             return error
         work = _call(chat, run, tool)
-        if seconds is None or seconds == inf:
+        if seconds is None:
             value = await work
         else:
             value = await chat.deadlines.run(work, seconds, tool.name)
     except StopChat as stop:
-        reason = clean_text(str(stop.reason))
-        run.stop = Stop(reason)
-        return ToolResult(reason)
+        return _stop(run, stop)
     except Expired:
         assert seconds is not None
         return ToolFailure.of(ToolTimeoutError(tool.name, seconds))
@@ -271,6 +282,12 @@ async def _handle(chat: Chat, run: CallRun) -> CallResult:
     return as_result(value)
 
 
+def _time_limit(chat: Chat, tool: AnyTool) -> float | None:
+    """The seconds that a call may take; None if there is no limit."""
+    seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
+    return None if seconds == inf else seconds
+
+
 def _error(chat: Chat, run: CallRun, exc: Exception) -> ToolFailure:
     """The result of a call whose tool raised."""
     if FRAMES_KNOW_WHO_AWAITED:
@@ -280,11 +297,12 @@ def _error(chat: Chat, run: CallRun, exc: Exception) -> ToolFailure:
 
 def _call(chat: Chat, run: CallRun, tool: AnyTool) -> Any:
     """Call the tool's function with the bound arguments, and with the run if it takes one."""
-    arguments: Any = run.bound
+    arguments: Any = run.arguments
     if tool.signature.injected is not None:
         arguments = {**arguments, tool.signature.injected: run.run_of(chat)}
-    chat.progress.use(run.id)
-    run.ran = True  # before the call: a function that raises did run
+    if run.child_answers is None:  # a sub-agent that goes on has not begun anything yet
+        chat.progress.use(run.id)
+        run.ran = True  # before the call: a function that raises did run
     if tool.is_async:
         return tool.fn(**arguments)
     return _in_thread(chat, tool.name, partial(tool.fn, **arguments))
@@ -292,19 +310,19 @@ def _call(chat: Chat, run: CallRun, tool: AnyTool) -> Any:
 
 async def _in_thread(chat: Chat, name: str, fn: partial[Any]) -> Any:
     """Run a sync tool in a thread. A thread cannot be stopped; one left behind is logged."""
-    ended = False
+    finished = False
 
     def work() -> Any:
-        nonlocal ended
+        nonlocal finished
         try:
             return fn()
         finally:
-            ended = True
+            finished = True
 
     try:
         value = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
     except asyncio.CancelledError:
         if chat.supervisor is not None:
-            chat.supervisor.report_later(name, lambda: ended)
+            chat.supervisor.report_later(name, lambda: finished)
         raise
     return await value if isawaitable(value) else value

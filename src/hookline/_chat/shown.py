@@ -1,4 +1,7 @@
-"""Makes the shown answer equal to the stored one: a changed answer is shown again."""
+"""Makes the shown answer equal to the stored one: a changed answer is shown again.
+
+A hook may change an answer into many parts, so each part waits for room.
+"""
 
 from __future__ import annotations
 
@@ -26,23 +29,27 @@ DELTAS: Final[Mapping[PartKind, type[TextDelta] | type[ReasoningDelta]]] = {
 """The event that shows a piece of a part of this kind."""
 
 
-async def agree(chat: Chat, final: tuple[ModelPart, ...], streamed: tuple[ModelPart, ...]) -> None:
-    """Show the stored answer. If hooks have changed it, take the shown one back first."""
-    if chat.live and (final is streamed or _visible(final) == _visible(streamed)):
-        return
+def is_shown(chat: Chat, final: tuple[ModelPart, ...], streamed: tuple[ModelPart, ...]) -> bool:
+    """Whether the text that was streamed shows the stored answer."""
+    return chat.live and (final is streamed or _visible(final) == _visible(streamed))
+
+
+async def show(chat: Chat, final: tuple[ModelPart, ...], streamed: tuple[ModelPart, ...]) -> None:
+    """Show the stored answer. If hooks have changed it, take the streamed one back first."""
     if chat.attempt > 1:
-        chat.making.shown = True  # by an interrupted attempt
+        chat.making.visible = True  # by an interrupted attempt
     if _visible(streamed) or not chat.live:
         await take_back(chat)
     chat.making.assembly = None  # nothing of it is shown any more, so nothing of it is kept
-    chat.making.shown = True
+    chat.making.visible = True
     for index, part in enumerate(final):
+        await chat.room()
         if isinstance(part, (Text, Reasoning)):
-            await _show_text(chat, part)
+            _show_text(chat, part)
         elif not isinstance(part, ToolCall):
-            await show_part(chat, part)
-        elif not chat.live and part.id not in chat.making.hidden:
-            await chat.publish(
+            show_part(chat, part)
+        elif not chat.live and part.id not in chat.making.hidden_calls:
+            chat.put(
                 ToolCallDelta(
                     chat_id=chat.chat_id,
                     iteration=chat.iteration,
@@ -54,37 +61,38 @@ async def agree(chat: Chat, final: tuple[ModelPart, ...], streamed: tuple[ModelP
             )
 
 
-async def _show_text(chat: Chat, part: Text | Reasoning) -> None:
+def _show_text(chat: Chat, part: Text | Reasoning) -> None:
     kind: PartKind = "text" if isinstance(part, Text) else "reasoning"
     if kind == "text" or part.text.strip():
         chat_id, iteration = chat.chat_id, chat.iteration
-        await chat.publish(DELTAS[kind](chat_id=chat_id, iteration=iteration, text=part.text))
-        await chat.publish(PartEnd(chat_id=chat_id, iteration=iteration, part=kind))
+        chat.put(DELTAS[kind](chat_id=chat_id, iteration=iteration, text=part.text))
+        chat.put(PartEnd(chat_id=chat_id, iteration=iteration, part=kind))
 
 
-async def show_part(chat: Chat, part: Source | MediaPart) -> None:
+def show_part(chat: Chat, part: Source | MediaPart) -> None:
     """Show a part that is not streamed."""
     chat_id, iteration = chat.chat_id, chat.iteration
     if isinstance(part, Source):
-        await chat.publish(SourceAdded(chat_id=chat_id, iteration=iteration, source=part))
+        chat.put(SourceAdded(chat_id=chat_id, iteration=iteration, source=part))
     else:
-        await chat.publish(FileAdded(chat_id=chat_id, iteration=iteration, file=part))
+        chat.put(FileAdded(chat_id=chat_id, iteration=iteration, file=part))
 
 
 async def take_back(chat: Chat) -> None:
     """Publish ResponseReset if text was shown that will not be stored."""
-    if chat.making.shown:
-        await chat.publish(ResponseReset(chat_id=chat.chat_id, iteration=chat.iteration))
-        chat.making.shown = False
+    if chat.making.visible:
+        await chat.room()
+        chat.put(ResponseReset(chat_id=chat.chat_id, iteration=chat.iteration))
+        chat.making.visible = False
 
 
 def _visible(parts: tuple[ModelPart, ...]) -> list[tuple[type, object]]:
     """The parts that are shown: text and reasoning that are not blank, sources, files."""
-    found: list[tuple[type, object]] = []
+    shown_parts: list[tuple[type, object]] = []
     for part in parts:
         if isinstance(part, (Text, Reasoning)):
             if part.text.strip():
-                found.append((type(part), part.text))
+                shown_parts.append((type(part), part.text))
         elif not isinstance(part, ToolCall):
-            found.append((type(part), part))
-    return found
+            shown_parts.append((type(part), part))
+    return shown_parts

@@ -11,32 +11,23 @@ that lead to them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import inf
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
 from hookline._base.errors import ToolDenied, UsageError
 from hookline._base.log import logger
-from hookline._base.messages import AssistantMessage
+from hookline._base.messages import AssistantMessage, ToolCall
 from hookline._base.run import Run
 from hookline._chat.config import Config
+from hookline._chat.leading_tools import HandoffTool, Speaker
 from hookline._chat.state import Chat
-from hookline._hooks.bus import HookBus, Key, View
-from hookline._tools.tool import AnyTool, Tool
+from hookline._hooks.bus import Key, View
+from hookline._tools.tool import AnyTool
 
 SPEAKER: Final = "hookline.speaker"
 STATUS: Final = "handoff"
 HANDOFFS: Final = "handoffs"  # the scope of an agent's handoff tools
-LEADS_TO: Final = "hookline_leads_to"  # an attribute of a handoff tool's function
-SUB_AGENT: Final = "hookline_sub_agent"  # an attribute of the function of an agent as a tool
-
-
-class Speaker(NamedTuple):
-    """An agent that may speak in the chats of another agent."""
-
-    config: Config
-    bus: HookBus[Any]
 
 
 def handoff_tool(to: Speaker, name: str) -> AnyTool:
@@ -50,13 +41,16 @@ def handoff_tool(to: Speaker, name: str) -> AnyTool:
             raise ToolDenied(f"{first.name!r} was called first in this step; call only one handoff")
         before = chat.agent_name
         chat.state[SPEAKER] = to.config.name
-        chat.meta[SPEAKER] = {"name": to.config.name, "chat": chat.chat_id, "before": before}
+        chat.meta[SPEAKER] = {
+            "name": to.config.name,
+            "chat": chat.chat_id,
+            "before": before,
+            "call": run.call_id,
+        }
         await run.status(STATUS, {"from": before, "to": to.config.name})
         return f"{to.config.name} goes on from here."
 
-    setattr(hand_over, LEADS_TO, to)
-    about = f"Hand the conversation over to {to.config.name!r}, which goes on with it."
-    return Tool(hand_over, name=name, description=about, parallel=False, timeout=inf)
+    return HandoffTool(hand_over, to, name)
 
 
 def take_turn(chat: Chat) -> bool:
@@ -64,17 +58,18 @@ def take_turn(chat: Chat) -> bool:
     name = chat.state.get(SPEAKER)
     if name is None or name == chat.agent_name:
         return False
-    config, view = chat.called
+    config, view = chat.first_agent
     if name != config.name:
-        found = _speakers(config).get(name)
-        if found is None:
+        speaker = _speakers(config).get(name)
+        if speaker is None:
             logger.warning(
                 "chat %s: no handoff leads to the last agent of the chat, %r", chat.chat_id, name
             )
             del chat.state[SPEAKER]
+            chat.meta.pop(SPEAKER, None)  # calls that wait from here on are those of this agent
             return chat.agent_name != config.name and _change(chat, config, view)
-        config = _config_of(chat, found.config)
-        view = View(*view.sources, (found.bus, None))
+        config = _config_of(chat, speaker.config)
+        view = View(*view.sources, (speaker.bus, None))
     return _change(chat, config, view)
 
 
@@ -99,73 +94,80 @@ def _same_output(one: Config, other: Config) -> bool:
 
 def _config_of(chat: Chat, target: Config) -> Config:
     """The configuration of a chat in which another agent speaks."""
-    called, _ = chat.called
+    agent, _ = chat.first_agent
     config = target if chat.input.for_speaker is None else chat.input.for_speaker(target)
-    validators = called.output_validators
-    if config.output_validators is target.output_validators and _same_output(called, config):
-        validators += tuple(each for each in target.output_validators if each not in validators)
+    validators = agent.output_validators
+    if config.output_validators is target.output_validators and _same_output(agent, config):
+        validators += tuple(
+            validator for validator in target.output_validators if validator not in validators
+        )
     return replace(
         config,
-        limits=called.limits,
-        runtime=called.runtime,
-        output=called.output,
-        output_retries=called.output_retries,
+        limits=agent.limits,
+        runtime=agent.runtime,
+        output=agent.output,
+        output_retries=agent.output_retries,
         output_validators=validators,
     )
 
 
 def speakers_points(config: Config) -> list[Key]:
     """The points at which the agents have hooks that may speak in the chats of this agent."""
-    return [key for speaker in _speakers(config).values() for key in speaker.bus.used()]
+    return [key for speaker in _speakers(config).values() for key in speaker.bus.keys_in_use()]
 
 
 def remember_speaker(chat: Chat) -> None:
-    """Begin with the last speaker of the conversation."""
+    """Begin with the last speaker of the conversation, or the one whose calls wait for answers."""
     last: Any = chat.meta.get(SPEAKER)
-    if isinstance(last, dict):
-        kept = cast("dict[str, str]", last)
-        own = kept["chat"] == chat.chat_id  # written by an earlier life of this chat
-        chat.state.setdefault(SPEAKER, kept["before" if own else "name"])
+    if not isinstance(last, dict):
+        take_turn(chat)
+        return
+    agents = cast("dict[str, str]", last)
+    own = agents["chat"] == chat.chat_id  # written by an earlier life of this chat
+    waits = chat.input.answers is not None and agents.get("call") in _last_calls(chat)
+    chat.state.setdefault(SPEAKER, agents["before" if own or waits else "name"])
+    take_turn(chat)
+    if waits:  # for the next step
+        chat.state[SPEAKER] = agents["name"]
 
 
 def _change(chat: Chat, config: Config, view: View) -> bool:
     chat.config, chat.view = config, view
-    chat.outlet.view = view
     chat.live = chat.live and not any(hook.options.withhold for hook in view.onResponse)
     return True
 
 
 def _first_handoff(chat: Chat) -> Any:
     """The first handoff that the model asked for in this step."""
-    answers = (each for each in reversed(chat.history) if isinstance(each, AssistantMessage))
-    answer = next(answers, None)
-    for call in answer.tool_calls if answer is not None else ():
-        found = chat.config.scopes.tools.get(call.name)
-        if found is not None and hasattr(found[0].fn, LEADS_TO):
+    for call in _last_calls(chat).values():
+        entry = chat.config.scopes.tools.get(call.name)
+        if entry is not None and isinstance(entry[0], HandoffTool):
             return call
     return None
 
 
-def leads_to(tool: AnyTool) -> Speaker | None:
-    """The agent to which a handoff tool leads; None for another tool."""
-    to: Speaker | None = getattr(tool.fn, LEADS_TO, None)
-    return to
+def _last_calls(chat: Chat) -> dict[str, ToolCall]:
+    """The calls of the last answer, by their ids."""
+    answers = (
+        message for message in reversed(chat.history) if isinstance(message, AssistantMessage)
+    )
+    answer = next(answers, None)
+    return {} if answer is None else {call.id: call for call in answer.tool_calls}
 
 
 def _leads_to(config: Config) -> Iterator[Speaker]:
     for tool, _ in config.scopes.tools.values():
-        to = leads_to(tool)
-        if to is not None:
-            yield to
+        if isinstance(tool, HandoffTool):
+            yield tool.speaker
 
 
 def _speakers(config: Config) -> dict[str, Speaker]:
     """All agents that handoffs lead to, directly or through other agents."""
-    found: dict[str, Speaker] = {}
+    speakers: dict[str, Speaker] = {}
     todo = [config]
     while todo:
         for to in _leads_to(todo.pop()):
-            if to.config.name not in found:
-                found[to.config.name] = to
+            if to.config.name not in speakers:
+                speakers[to.config.name] = to
                 todo.append(to.config)
-    return found
+    return speakers

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from hookline._base.cancel import Deadlines
 from hookline._base.errors import ChatAbortedError, UsageError
@@ -33,8 +34,9 @@ from hookline._base.messages import (
 from hookline._base.returns import Outcome, Response
 from hookline._base.run import Run
 from hookline._chat.asking import ask
-from hookline._chat.channel import Channel, Outlet
+from hookline._chat.channel import Channel, wake
 from hookline._chat.config import ChatInput, Config
+from hookline._chat.inbox import Inbox
 from hookline._chat.life import Life, Phase, Sign, Verdict
 from hookline._chat.recorder import Recorder
 from hookline._conversations.conversation import Conversation
@@ -59,6 +61,15 @@ Ending: TypeAlias = deque[Act]
 class SupervisorPort(Protocol):
     """A chat's view of its supervisor, which owns the task in which the chat runs."""
 
+    def is_here(self) -> bool:
+        """Whether the task's event loop is the running one."""
+        ...
+
+    @property
+    def left_behind(self) -> bool:
+        """Whether the task is stuck, and another task ends the chat."""
+        ...
+
     def interrupt(self) -> None:
         """Cancel the chat's task after an abort or a failure. Call it from any thread."""
         ...
@@ -75,7 +86,7 @@ class SupervisorPort(Protocol):
         """Whether the task is being cancelled."""
         ...
 
-    def report_later(self, name: str, ended: Callable[[], bool]) -> None:
+    def report_later(self, name: str, is_over: Callable[[], bool]) -> None:
         """Log the name of a tool if its thread still runs after the grace period."""
         ...
 
@@ -97,38 +108,28 @@ class Making:
         "base_messages",
         "base_tools",
         "batch",
-        "hidden",
+        "final_request",
+        "has_wrappers",
+        "hidden_calls",
         "raised",
-        "sent",
         "sent_tools",
-        "shown",
         "streamed",
-        "wrapped",
+        "visible",
     )
 
     def __init__(self) -> None:
         self.base_messages: Sequence[Message] = ()  # of its request, before hooks
         self.base_tools: tuple[AnyTool, ...] = ()  # offered by the scopes
-        self.sent: ModelRequest | None = None  # as wrappers have changed it
+        self.final_request: ModelRequest | None = None  # as wrappers have changed it
         self.sent_tools: tuple[str, ...] | None = None  # names of its tools, from the record
         self.asking = False  # the model's stream is open
-        self.wrapped = False  # aroundRequest wraps the model …
+        self.has_wrappers = False  # aroundRequest wraps the model …
         self.streamed: ModelResponse | None = None  # … and was given this answer
         self.assembly: Assembly | None = None  # the answer that is streamed now
-        self.shown = False  # some of its text was published
-        self.hidden = NONE  # calls whose deltas a hook has hidden
+        self.visible = False  # some of its text was published
+        self.hidden_calls = NONE  # calls whose deltas a hook has hidden
         self.batch: Any = None  # its tool calls
         self.raised: list[BaseException] | None = None  # by tools; their frames refer to ours
-
-
-class Writing:
-    """The messages that this chat has written."""
-
-    __slots__ = ("count", "unannounced")
-
-    def __init__(self) -> None:
-        self.count = 0  # messages whose write has begun
-        self.unannounced: Message | None = None  # written, and nobody was told so far
 
 
 class LastAnswer:
@@ -146,12 +147,29 @@ class LastAnswer:
 class Progress:
     """The progress of the chat."""
 
-    __slots__ = ("accepted", "continuations", "resumes", "started", "steps", "waiter")
+    __slots__ = (
+        "accepted",
+        "continuations",
+        "inbox",
+        "messages",
+        "reader_seconds",
+        "resumes",
+        "started",
+        "steps",
+        "stops",
+        "unannounced",
+        "waiter",
+    )
 
     def __init__(self) -> None:
         self.started = 0.0  # by the runtime's clock
         self.steps = 0  # steps that have begun
         self.continuations = 0
+        self.stops = 0  # times that the chat would have ended, and went on
+        self.messages = 0  # messages whose write has begun
+        self.unannounced: Message | None = None  # written, and nobody was told so far
+        self.inbox: Inbox | None = None  # from the first message on that is sent into the chat
+        self.reader_seconds = 0.0  # that writers have waited for the reader
         self.resumes: str | None = None  # the chat whose step waited for approvals
         self.accepted: set[str] | None = None  # calls approved by `resume` that have not begun
         self.waiter: Callable[[], None] | None = None  # of `ChatStream.answers_used`
@@ -175,13 +193,14 @@ class Chat:
 
     __slots__ = (
         "__weakref__",
-        "called",
+        "channel",
         "chat_id",
         "config",
         "conversation",
         "deadlines",
         "ending",
         "firing",
+        "first_agent",
         "input",
         "iteration",
         "last",
@@ -189,7 +208,7 @@ class Chat:
         "live",
         "making",
         "messages",
-        "outlet",
+        "path",
         "progress",
         "replayed",
         "response",
@@ -198,27 +217,29 @@ class Chat:
         "supervisor",
         "usage",
         "view",
-        "writing",
     )
 
     def __init__(
-        self, config: Config, input: ChatInput, deadlines: Deadlines, outlet: Outlet
+        self, config: Config, input: ChatInput, deadlines: Deadlines, channel: Channel
     ) -> None:
         # the input
         self.config = config
         self.input = input
         self.chat_id = input.chat_id
         self.view = input.view
-        self.called = (config, input.view)  # stay those of the agent that was called
+        self.first_agent = (config, input.view)  # stay those of the agent that was called
         # Whether text is shown at once. A hook that withholds must see the whole answer first.
         self.live = input.release == "live" and not any(
             hook.options.withhold for hook in self.view.onResponse
         )
 
         # its surroundings
-        self.conversation = input.conversation or Conversation(id="-")
+        self.conversation = input.conversation or input.own_history or Conversation(id="-")
         self.deadlines = deadlines
-        self.outlet = outlet
+        self.channel = channel
+        parent: Chat | None = input.parent
+        self.path: tuple[str, ...] = () if parent is None else (*parent.path, input.call_id or "")
+        """The calls that lead from the root chat to this chat."""
         self.firing: Firing = self  # replaced in the ending, where hooks run again
         self.runtime: Runtime = LOCAL
         self.replayed = False  # the last step came from the record; nothing ran
@@ -230,7 +251,6 @@ class Chat:
         self.usage = NO_USAGE
         self.iteration = 0
         self.progress = Progress()
-        self.writing = Writing()
         self.last = LastAnswer()
         self.making = Making()
 
@@ -251,13 +271,17 @@ class Chat:
 
     @property
     def provider(self) -> str | None:
-        found: object = getattr(self.config.model, "provider", None)
-        return None if found is None else str(found)
+        provider: object = getattr(self.config.model, "provider", None)
+        return None if provider is None else str(provider)
 
     @property
     def timing(self) -> Timing | None:
         asm = self.making.assembly
-        return None if asm is None else asm.timing(self.deadlines.clock(), self.outlet.waited)
+        return (
+            None
+            if asm is None
+            else asm.timing(self.deadlines.clock(), self.progress.reader_seconds)
+        )
 
     @property
     def deps(self) -> Any:
@@ -269,20 +293,28 @@ class Chat:
         return None if parent is None else parent.chat_id
 
     @property
-    def path(self) -> tuple[str, ...]:
-        """The calls that lead from the root chat to this chat."""
-        return self.outlet.path
-
-    @property
     def keeps(self) -> bool:
         """Whether its messages stay in a conversation that the user has passed."""
         return self.input.conversation is not None
 
     @property
+    def can_wait(self) -> bool:
+        """Whether its calls may wait for answers that come after the chat."""
+        return self.keeps or self.input.own_history is not None
+
+    @property
+    def root(self) -> Chat:
+        """The chat that the user has begun: itself, or the chat above all its parents."""
+        chat = self
+        while chat.input.parent is not None:
+            chat = chat.input.parent
+        return chat
+
+    @property
     def attempt(self) -> int:
         """The number of attempts of the step that runs here; parallel calls count their own."""
-        found = _attempt.get()
-        return found[1] if found is not None and found[0] == self.chat_id else 1
+        attempt = _attempt.get()
+        return attempt[1] if attempt is not None and attempt[0] == self.chat_id else 1
 
     @attempt.setter
     def attempt(self, number: int) -> None:
@@ -312,6 +344,11 @@ class Chat:
     # ── the end ─────────────────────────────────────────────────────────────────────────────
 
     @property
+    def left_behind(self) -> bool:
+        """Whether the chat's task is stuck: its wrappers at aroundChat may never return."""
+        return self.supervisor is not None and self.supervisor.left_behind
+
+    @property
     def broken(self) -> bool:
         """Aborted or failed: nothing new begins."""
         return self.life.broken
@@ -337,6 +374,12 @@ class Chat:
         """The reason for its abort."""
         verdict = self.life.verdict
         return None if verdict is None else verdict.reason
+
+    @property
+    def aborted_by_reader(self) -> bool:
+        """Whether the stream's reader aborted it."""
+        verdict = self.life.verdict
+        return verdict is not None and verdict.by_reader
 
     def abort(self, reason: str | None = None, *, by_reader: bool = False) -> bool:
         """Abort the chat, from any thread; return False if that comes too late.
@@ -365,20 +408,18 @@ class Chat:
         if self.life.decide(Verdict(Sign.FAIL, exc)) and self.supervisor is not None:
             self.supervisor.hurry()
 
-    def lost(self, exc: BaseException) -> None:
+    def lose_lease(self, exc: BaseException) -> None:
         """Stop the chat: the conversation's lease was lost."""
         self.fail(exc)
         self.interrupt()
 
     def halt(self, exc: Halted | None = None) -> None:
         """End this life of the chat. Nothing more happens here; the chat goes on elsewhere."""
-        for each in list(RUNNING.values()):
-            if each.input.parent is self:  # a sub-agent runs inside one of its tool calls
-                each.halt(exc)
-        if self.life.move(Sign.HALT):
-            self.outlet.mute()
-            if self.supervisor is not None:
-                self.supervisor.halt(exc or Halted("this life of the chat is over"))
+        for chat in list(RUNNING.values()):
+            if chat.input.parent is self:  # a sub-agent runs inside one of its tool calls
+                chat.halt(exc)
+        if self.life.move(Sign.HALT) and self.supervisor is not None:
+            self.supervisor.halt(exc or Halted("this life of the chat is over"))
 
     def check(self) -> None:
         """Raise CancelledError if the chat was aborted or has failed."""
@@ -387,6 +428,9 @@ class Chat:
 
     def dispose(self) -> None:
         """Drop every reference to the chat of an ended run, so that it can be freed."""
+        if self.progress.inbox is not None:
+            halted = self.outcome is None and self.progress.started > 0
+            self.progress.inbox.close({message.id for message in self.messages}, halted=halted)
         self.life.forget()
         if RUNNING.get(self.chat_id) is self:
             del RUNNING[self.chat_id]
@@ -397,9 +441,36 @@ class Chat:
 
     # ── events ──────────────────────────────────────────────────────────────────────────────
 
-    def publish(self, event: ChatEvent) -> Awaitable[None]:
-        """Publish an event after waiting for room."""
-        return self.outlet.publish(event)
+    def put(self, event: ChatEvent) -> None:
+        """Give an event the next number, and pass it to the reader and the subscribers.
+
+        The caller waits for room before, except for the events that `MARGIN` holds. The event is
+        frozen, but nobody else has it yet. A chat that is over publishes nothing more.
+        """
+        if self.life.broken and self.over:
+            return
+        channel = self.channel
+        channel.seq = seq = channel.seq + 1
+        force_setattr(event, "seq", seq)
+        if self.path:
+            force_setattr(event, "path", self.path)
+        if not channel.closed:
+            channel.items.append(event)
+            if channel.readers:
+                wake(channel.readers)
+        if self.view.subscribed:
+            self.view.publish(event)
+
+    async def room(self) -> None:
+        """Wait until there is room for events; no time limit of the chat runs meanwhile."""
+        clock = self.deadlines.clock
+        began = clock()
+        self.deadlines.pause()
+        try:
+            await self.channel.room()
+        finally:
+            self.deadlines.resume()
+            self.progress.reader_seconds += clock() - began
 
     async def status(self, type: str, data: Any, call_id: str | None) -> None:
         """Report progress. An exception in onStatus ends the chat, whoever sent the status."""
@@ -412,7 +483,8 @@ class Chat:
             data = to_json_data(data)
         except NotJson as exc:
             raise UsageError(f"the data of status {type!r} must be JSON: {exc}") from exc
-        await self.publish(
+        await self.room()
+        self.put(
             Status(
                 chat_id=self.chat_id,
                 iteration=self.iteration,
@@ -473,19 +545,19 @@ class Chat:
         state, meta, broken, usage = mark
         verdict = self.life.verdict
         return Effects(
-            state=_changed(state, self.state),
-            gone=tuple(key for key in state if key not in self.state),
-            meta=_changed(meta, self.meta),
-            meta_gone=tuple(key for key in meta if key not in self.meta),
+            state=_new_items(state, self.state),
+            state_removed=tuple(key for key in state if key not in self.state),
+            meta=_new_items(meta, self.meta),
+            meta_removed=tuple(key for key in meta if key not in self.meta),
             aborted=not broken and verdict is not None and verdict.sign is Sign.ABORT,
             reason=self.reason,
-            seq=self.outlet.count,
+            seq=self.channel.seq,
             usage=None if self.usage is usage else self.usage,
-            shown=self.making.shown,
-            hidden=tuple(self.making.hidden),
+            text_visible=self.making.visible,
+            hidden_calls=tuple(self.making.hidden_calls),
             sent_tools=None
-            if self.making.sent is None
-            else tuple(t.name for t in self.making.sent.tools),
+            if self.making.final_request is None
+            else tuple(t.name for t in self.making.final_request.tools),
         )
 
     def asks(self, hooks: Any, *key: Any) -> bool:
@@ -495,7 +567,7 @@ class Chat:
         """
         if self.runtime is LOCAL:
             return bool(hooks)
-        return self.runtime.begun(key) or (bool(hooks) and not self.runtime.passed(key))
+        return self.runtime.has_begun(key) or (bool(hooks) and not self.runtime.has_passed(key))
 
     def has_run(self, iteration: int, call_id: str) -> bool:
         """Whether the handler of this call has begun in an earlier life."""
@@ -504,15 +576,15 @@ class Chat:
     def apply(self, effects: Effects) -> None:
         """Apply recorded changes."""
         self.state.update(effects.state or {})
-        for key in effects.gone:
+        for key in effects.state_removed:
             self.state.pop(key, None)
         self.meta.update(effects.meta or {})
-        for key in effects.meta_gone:
+        for key in effects.meta_removed:
             self.meta.pop(key, None)
-        self.outlet.skip(effects.seq)
+        self.channel.seq = max(self.channel.seq, effects.seq)
         self.usage = self.usage if effects.usage is None else effects.usage
-        self.making.shown = effects.shown
-        self.making.hidden |= set(effects.hidden)
+        self.making.visible = effects.text_visible
+        self.making.hidden_calls |= set(effects.hidden_calls)
         self.making.sent_tools = effects.sent_tools
         if effects.aborted:
             self.abort(effects.reason)
@@ -521,20 +593,16 @@ class Chat:
 def new_chat(config: Config, input: ChatInput, channel: Channel | None) -> Chat:
     """A new chat that has not begun."""
     parent: Chat | None = input.parent
-    if parent is None:
-        deadlines = Deadlines(None, config.limits.grace)
-        outlet = Outlet(input.view, deadlines, channel or Channel(closed=True))
-    else:
-        deadlines = Deadlines(parent.deadlines, config.limits.grace)
-        path = (*parent.outlet.path, input.call_id or "")
-        outlet = Outlet(input.view, deadlines, parent.outlet.channel, path)
-    chat = Chat(config, input, deadlines, outlet)
+    if parent is not None:
+        channel = parent.channel
+    deadlines = Deadlines(None if parent is None else parent.deadlines, config.limits.grace)
+    chat = Chat(config, input, deadlines, channel or Channel(unread=True))
     runtime = config.runtime.for_chat(chat)
     chat.runtime = runtime if runtime is LOCAL else Recorder(chat, runtime)
     return chat
 
 
-def _changed(before: dict[str, bytes], now: dict[str, Any]) -> dict[str, Any] | None:
+def _new_items(before: dict[str, bytes], now: dict[str, Any]) -> dict[str, Any] | None:
     """The JSON values that have changed."""
     after = _encoded_items(now)
     return {key: now[key] for key, data in after.items() if before.get(key) != data} or None
@@ -542,10 +610,10 @@ def _changed(before: dict[str, bytes], now: dict[str, Any]) -> dict[str, Any] | 
 
 def _encoded_items(state: dict[str, Any]) -> dict[str, bytes]:
     """The JSON values of run.state or run.meta, encoded. Other values stay in this process."""
-    found: dict[str, bytes] = {}
+    items: dict[str, bytes] = {}
     for key, value in state.items():
         try:
-            found[key] = msgspec.json.encode(value)
+            items[key] = msgspec.json.encode(value)
         except Exception:
             continue
-    return found
+    return items

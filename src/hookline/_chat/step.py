@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Any, Final, Literal, TypeAlias
 
 from hookline._base.errors import StopChat
 from hookline._base.events import StepFinished, StepStarted
-from hookline._base.input import cleaned
+from hookline._base.input import without_surrogates
+from hookline._base.json import clean_text
 from hookline._base.messages import (
     AssistantMessage,
     FinishReason,
+    Text,
     ToolMessage,
     Usage,
+    UserMessage,
     calls_of,
 )
-from hookline._base.returns import Stop
-from hookline._chat.answer import RESPONSE_JSON, ask_model, replay_answer, take_answer
+from hookline._base.returns import Guide, Stop
+from hookline._chat.answer import ask_model, replay_answer, take_answer
 from hookline._chat.batch import ToolBatch, open_batch
+from hookline._chat.channel import HIGH_WATER
 from hookline._chat.commit import commit, end_answer, take_ids
 from hookline._chat.reach import check_guards
 from hookline._chat.request import (
@@ -28,13 +31,13 @@ from hookline._chat.request import (
     foreign_names,
     recorded_request,
 )
-from hookline._chat.shown import agree, take_back
+from hookline._chat.shown import is_shown, show, take_back
 from hookline._chat.state import Chat
 from hookline._conversations.history import check_history
 from hookline._conversations.store import PendingStep
 from hookline._hooks.call_rules import intercept
 from hookline._hooks.points import OnResponse, OnStep, PreRequest
-from hookline._model.assembly import kept, unique_calls
+from hookline._model.assembly import parts_to_store, unique_calls
 from hookline._model.model import ModelRequest, ModelResponse
 from hookline._record.runtime import MODEL, PENDING, REQUEST, RESPONSE, SAY, STEP, Json
 
@@ -45,36 +48,46 @@ STOPPED_NATURAL: Final = "stopped"  # the same, after a Stop: nothing may prolon
 WAITING: Final = "waiting"  # calls wait for approvals or clients
 
 _PENDING: Json[PendingStep] = Json(PendingStep)
+_DECIDED: Json[ModelResponse | Stop | Guide] = Json(ModelResponse | Stop | Guide)
 _STOPS: Json[list[Stop]] = Json(list[Stop])
 
 
 async def run_step(
-    chat: Chat, overrides: Overrides, iteration: int, given: ModelResponse | None
+    chat: Chat, overrides: Overrides, iteration: int, first_answer: ModelResponse | None
 ) -> StepEnd:
-    """Run one step. `given` is an answer of preChat in place of the model's."""
+    """Run one step. `first_answer` is an answer of preChat in place of the model's."""
     chat.iteration = iteration
     _check_parent(chat)
-    if chat.config.scopes.told_by.told:
+    if chat.config.scopes.told_by.waiting_observers:
         await chat.config.scopes.told_by.tell()
 
     key, returns = (REQUEST, iteration), recorded_request(chat)
-    built = await chat.runtime.step(key, _request, returns, chat, overrides, given)
-    if isinstance(built.answer, Stop):
-        return built.answer  # the step has not begun
+    step_request = await chat.runtime.step(key, _request, returns, chat, overrides, first_answer)
+    if isinstance(step_request.answer, Stop):
+        return step_request.answer  # the step has not begun
     chat.check()
     chat.progress.steps = iteration + 1
-    await chat.publish(StepStarted(chat_id=chat.chat_id, iteration=iteration))
+    if len(chat.channel.items) > HIGH_WATER:
+        await chat.room()
+    chat.put(StepStarted(chat_id=chat.chat_id, iteration=iteration))
 
-    answer = await ask_model(chat, (MODEL, iteration), built.request, built.answer)
-    response = await _keep_answer(chat, answer, built.request)
+    answer = await ask_model(chat, (MODEL, iteration), step_request.request, step_request.answer)
+    response = await _keep_answer(chat, answer, step_request.request)
     if isinstance(response, Stop):
-        await _finished(chat, "other", None)
+        _put_finished(chat, "other", None)
         return response
+    if isinstance(response, Guide):
+        assert isinstance(answer, ModelResponse)
+        _put_finished(chat, answer.finish_reason, answer.usage)
+        await commit(chat, UserMessage(parts=(Text(clean_text(response.reason)),)))
+        return GO
 
     # The calls are those of the response: in history bad arguments are `{}`.
     calls = calls_of(response.parts)
-    sent = chat.making.sent or built.request  # wrappers may have offered other tools
-    batch = open_batch(chat, iteration, calls, sent) if calls else None
+    request = (
+        chat.making.final_request or step_request.request
+    )  # wrappers may have offered other tools
+    batch = open_batch(chat, iteration, calls, request) if calls else None
     return await finish_step(chat, response, batch, overrides)
 
 
@@ -89,20 +102,24 @@ def _check_parent(chat: Chat) -> None:
 # ── the request ─────────────────────────────────────────────────────────────────────────────
 
 
-async def _request(chat: Chat, overrides: Overrides, given: ModelResponse | None) -> BuiltRequest:
+async def _request(
+    chat: Chat, overrides: Overrides, first_answer: ModelResponse | None
+) -> BuiltRequest:
     before = await build(chat, overrides)
-    if given is not None or not chat.view.preRequest:
-        built = BuiltRequest(request=before, answer=given)
+    if first_answer is not None or not chat.view.preRequest:
+        step_request = BuiltRequest(request=before, answer=first_answer)
     else:
         ctx: PreRequest[Any] = PreRequest(run=chat.run, iteration=chat.iteration, request=before)
         ctx, answer, _ = await intercept(chat.view.preRequest, ctx, chat)
-        built = BuiltRequest(request=_checked(chat, before, ctx.request), answer=answer)
-    if chat.view.tool_guards and not isinstance(built.answer, Stop):
-        check_guards(chat, built.request)
-    return built
+        step_request = BuiltRequest(
+            request=_check_request(chat, before, ctx.request), answer=answer
+        )
+    if chat.view.tool_guards and not isinstance(step_request.answer, Stop):
+        check_guards(chat, step_request.request)
+    return step_request
 
 
-def _checked(chat: Chat, before: ModelRequest, request: ModelRequest) -> ModelRequest:
+def _check_request(chat: Chat, before: ModelRequest, request: ModelRequest) -> ModelRequest:
     """The request as hooks have left it; raises if it cannot be sent."""
     if request is before:
         return before
@@ -119,26 +136,26 @@ def _checked(chat: Chat, before: ModelRequest, request: ModelRequest) -> ModelRe
 
 async def _keep_answer(
     chat: Chat, streamed: ModelResponse | Stop, request: ModelRequest | None
-) -> ModelResponse | Stop:
+) -> ModelResponse | Stop | Guide:
     """Pass the answer through onResponse and write it, unless it is empty.
 
     Without a request, the answer is the text of a Stop and skips onResponse. If a hook returns Stop
-    instead of an answer, the shown text is taken back.
+    or Guide instead of an answer, the shown text is taken back.
     """
-    response = streamed
+    response: ModelResponse | Stop | Guide = streamed
     try:
         key = (RESPONSE, chat.iteration)
-        answered = request is not None and isinstance(streamed, ModelResponse)
-        if answered and chat.asks(chat.view.onResponse, *key):
-            given: Any = (chat, request, streamed)
-            response = await chat.runtime.step(key, _on_response, RESPONSE_JSON, *given)
+        is_answer = request is not None and isinstance(streamed, ModelResponse)
+        if is_answer and chat.asks(chat.view.onResponse, *key):
+            argument: Any = (chat, request, streamed)
+            response = await chat.runtime.step(key, _on_response, _DECIDED, *argument)
         chat.check()
-        if isinstance(response, Stop) or isinstance(streamed, Stop):
+        if isinstance(response, (Stop, Guide)) or isinstance(streamed, Stop):
             await _retract_answer(chat)
             return response
         message = AssistantMessage(
             id=chat.next_id(),
-            parts=kept(response.parts),
+            parts=parts_to_store(response.parts),
             finish_reason=response.finish_reason,
             usage=response.usage,
             model=response.model,
@@ -147,11 +164,12 @@ async def _keep_answer(
         if response is not streamed:  # a hook's own
             take_ids(chat, message)
         if message.parts:
-            written = await commit(chat, message, streamed=streamed.parts)
-            assert isinstance(written, AssistantMessage)
-            chat.last.message = written if written.parts else None
+            has_history = await commit(chat, message, streamed=streamed.parts)
+            assert isinstance(has_history, AssistantMessage)
+            chat.last.message = has_history if has_history.parts else None
         else:
-            await agree(chat, (), streamed.parts)
+            if not is_shown(chat, (), streamed.parts):
+                await show(chat, (), streamed.parts)
             end_answer(chat)
             chat.last.message = None
     except Exception:
@@ -170,24 +188,26 @@ async def _retract_answer(chat: Chat) -> None:
 
 async def _on_response(
     chat: Chat, request: ModelRequest, response: ModelResponse
-) -> ModelResponse | Stop:
+) -> ModelResponse | Stop | Guide:
     ctx: OnResponse[Any] = OnResponse(
         run=chat.run, iteration=chat.iteration, request=request, response=response
     )
     try:
-        ctx, _, _ = await intercept(chat.view.onResponse, ctx, chat)
+        ctx, guide, _ = await intercept(chat.view.onResponse, ctx, chat)
     except StopChat as stop:
         return Stop(stop.reason, stop.text)
+    if isinstance(guide, Guide):
+        return guide
     if ctx.response is response:
         return response
-    given, taken = cleaned(ctx.response), chat.conversation.call_ids
-    return unique_calls(given, response, taken, chat.chat_id, chat.iteration)
+    answer, ids = without_surrogates(ctx.response), chat.conversation.call_ids
+    return unique_calls(answer, response, ids, chat.chat_id, chat.iteration)
 
 
 async def say_stop_text(chat: Chat, text: str) -> None:
     """Stream and commit the text of a Stop like an answer."""
-    said = ModelResponse.of(text).replace(finish_reason=chat.last.finish_reason or "stop")
-    streamed = await take_answer(chat, (SAY, chat.iteration), replay_answer, said)
+    answer = ModelResponse.of(text).replace(finish_reason=chat.last.finish_reason or "stop")
+    streamed = await take_answer(chat, (SAY, chat.iteration), replay_answer, answer)
     await _keep_answer(chat, streamed, None)
 
 
@@ -211,17 +231,15 @@ async def finish_step(
         results = () if batch is None else batch.results
         stops = await chat.runtime.step(key, _on_step, _STOPS, chat, response, results)
         stop = stop or (stops[0] if stops else None)
-    await _finished(chat, response.finish_reason, response.usage)
+    _put_finished(chat, response.finish_reason, response.usage)
     if batch is not None or response.finish_reason == "pause":  # the provider wants to go on
         return stop or GO
     return NATURAL if stop is None else STOPPED_NATURAL
 
 
-def _finished(chat: Chat, reason: FinishReason, usage: Usage | None) -> Awaitable[None]:
+def _put_finished(chat: Chat, reason: FinishReason, usage: Usage | None) -> None:
     chat_id, iteration = chat.chat_id, chat.iteration
-    return chat.publish(
-        StepFinished(chat_id=chat_id, iteration=iteration, finish_reason=reason, usage=usage)
-    )
+    chat.put(StepFinished(chat_id=chat_id, iteration=iteration, finish_reason=reason, usage=usage))
 
 
 async def _suspend(chat: Chat, batch: ToolBatch, overrides: Overrides) -> None:

@@ -20,12 +20,15 @@ from hookline._base.errors import (
     UsageError,
 )
 from hookline._base.events import ChatEvent
+from hookline._base.input import Input
 from hookline._base.log import log_throw
-from hookline._base.returns import OutT, Response
+from hookline._base.returns import OutT, Response, When
 from hookline._chat.channel import Channel
 from hookline._chat.config import ChatInput, Config
+from hookline._chat.inbox import SentMessage
 from hookline._chat.partial import PartialOutputs
 from hookline._chat.state import new_chat
+from hookline._chat.steering import send
 from hookline._chat.supervisor import Supervisor
 
 
@@ -163,26 +166,42 @@ class ChatStream(Generic[OutT]):
             return timely
         return self._supervisor.chat.abort(reason, by_reader=True)
 
+    def send(self, message: Input, when: When = "next") -> SentMessage:
+        """Send a message into the running chat; it never waits.
+
+        `when="next"`: the message is added to the history before the next request to the model.
+        `when="idle"`: it is added when the chat would end, and the chat goes on. The hooks at
+        `preSteer` may change, hold or refuse it. If the chat ends before that, the message is
+        returned: `await sent.delivered()` is False, and the message is in no history. Raises
+        StreamStateError before the chat has begun, and UsageError for an empty message.
+        """
+        if self._supervisor is None:
+            raise StreamStateError(
+                f"chat {self.chat_id!r} has not begun, so it takes no message; enter the stream or "
+                "read it first"
+            )
+        return send(self._supervisor.chat, message, when)
+
     async def answers_used(self) -> None:
         """Wait until the calls that `resume_stream` has approved have begun, or the chat has ended.
 
         An abort before that gives the answers back: their requests wait again.
         """
         supervisor = self._supervisor
-        if supervisor is None or supervisor.ended:
+        if supervisor is None or supervisor.is_over:
             return
         progress = supervisor.chat.progress
         if supervisor.chat.input.answers is None or progress.accepted == set():
             return
-        used, others = Event(), progress.waiter
+        event, others = Event(), progress.waiter
 
         def wake() -> None:
-            used.set()
+            event.set()
             if others is not None:
                 others()
 
         progress.waiter = wake
-        await used.wait()
+        await event.wait()
 
     async def aclose(self) -> None:
         """Stop the chat if it still runs, and wait for its end.
@@ -190,7 +209,7 @@ class ChatStream(Generic[OutT]):
         You can call this method more than once.
         """
         supervisor = self._supervisor
-        if supervisor is None or (self._closed and supervisor.ended):
+        if supervisor is None or (self._closed and supervisor.is_over):
             self._closed = True
             return
         if get_running_loop() is not supervisor.loop:
@@ -202,7 +221,7 @@ class ChatStream(Generic[OutT]):
         assert supervisor is not None
         self._closed = True
         self._channel.drop()
-        if not supervisor.ended:
+        if not supervisor.is_over:
             supervisor.leave(reason)
             if not supervisor.holds_caller():
                 await supervisor.join()
@@ -221,16 +240,16 @@ class ChatStream(Generic[OutT]):
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
         supervisor = getattr(self, "_supervisor", None)
-        if supervisor is None or supervisor.ended or supervisor.loop.is_closed():
+        if supervisor is None or supervisor.is_over or supervisor.loop.is_closed():
             return
         channel, chat = self._channel, supervisor.chat  # the closure must not refer to the handle
 
-        def collected() -> None:
+        def on_collect() -> None:
             channel.drop()
             chat.abort("collected")
 
         try:
-            supervisor.loop.call_soon_threadsafe(collected)
+            supervisor.loop.call_soon_threadsafe(on_collect)
         except RuntimeError:
             return  # the loop was closed meanwhile
         _warn(
@@ -243,7 +262,7 @@ class ChatStream(Generic[OutT]):
 
     def __repr__(self) -> str:
         supervisor = self._supervisor
-        state = "not begun" if supervisor is None else "ended" if supervisor.ended else "running"
+        state = "not begun" if supervisor is None else "ended" if supervisor.is_over else "running"
         return f"<ChatStream of chat {self.chat_id!r}, {state}>"
 
 

@@ -62,7 +62,7 @@ async def _leave(chat: Chat) -> None:
 
 def _stuck_in(coro: Any) -> str:
     """The name of the hook or the store that a task is waiting for, for a log message."""
-    found = "a hook"
+    place = "a hook"
     while coro is not None:
         if getattr(coro, "cr_code", None) in _STORE_CALLS:
             return "the store"
@@ -70,9 +70,9 @@ def _stuck_in(coro: Any) -> str:
         # Each function that calls a hook has it in a local variable of this name.
         hook = frame.f_locals.get("hook") if frame is not None else None
         if isinstance(hook, Hook):
-            found = f"hook {hook.name!r} at {hook.spec.name}"
+            place = f"hook {hook.name!r} at {hook.spec.name}"
         coro = getattr(coro, "cr_await", None)
-    return found
+    return place
 
 
 class Supervisor:
@@ -81,17 +81,17 @@ class Supervisor:
     __slots__ = (
         "__weakref__",
         "_cancels",
-        "_entered",
         "_finishing",
         "_halted",
+        "_is_running",
         "_rescuer",
         "_timer",
         "_waiters",
         "around",
         "channel",
         "chat",
-        "ended",
         "error",
+        "is_over",
         "loop",
         "response",
         "task",
@@ -100,10 +100,10 @@ class Supervisor:
     def __init__(self, chat: Chat, channel: Channel | None) -> None:
         self.chat = chat
         self.channel = channel
-        self.ended = False
+        self.is_over = False
         self.response: Response | None = None
         self.error: BaseException | None = None  # for the caller
-        self._entered = False  # the task has begun to run
+        self._is_running = False  # the task has begun to run
         self._cancels = 0  # our own cancellations
         self._finishing = False  # the ending runs, within its grace period
         self._halted: Halted | None = None  # this life of the chat is over
@@ -122,6 +122,13 @@ class Supervisor:
         self.task = spawn(self._main(), context)
         self.task.add_done_callback(self._done)
 
+    def is_here(self) -> bool:
+        """Whether the chat's event loop is the running one."""
+        try:
+            return asyncio.get_running_loop() is self.loop
+        except RuntimeError:  # outside of any
+            return False
+
     def cancelled(self) -> bool:
         """Whether the chat's task is being cancelled."""
         return self.task.cancelling() > 0
@@ -137,7 +144,7 @@ class Supervisor:
         return False
 
     @property
-    def _left_behind(self) -> bool:
+    def left_behind(self) -> bool:
         """Whether the task is stuck, and the rescuer ends the chat."""
         return self._rescuer is not None
 
@@ -148,11 +155,11 @@ class Supervisor:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         """Settle the chat if its task was cancelled before its first step, or at its last event."""
-        if not (self.ended or self._left_behind):
+        if not (self.is_over or self.left_behind):
             self.error = asyncio.CancelledError()
             self._settle()
         raised, self.chat.making.raised = self.chat.making.raised, None
-        if raised and not self._left_behind:  # one left behind may still need its frames
+        if raised and not self.left_behind:  # one left behind may still need its frames
             for exc in raised:
                 forget_our_locals(exc)
 
@@ -161,7 +168,7 @@ class Supervisor:
         task = asyncio.current_task()
         assert task is not None
         self.task = task  # before `start` sets it, if the loop begins its tasks eagerly
-        self._entered = True
+        self._is_running = True
         _inside.set(ref(self))
         try:
             chat.check()
@@ -174,11 +181,11 @@ class Supervisor:
         except (Exception, asyncio.CancelledError) as exc:
             if self._halted is not None:
                 self._exit(self._halted)
-            elif not self._left_behind:
+            elif not self.left_behind:
                 self.error = exc
         except BaseException as exc:
             self._exit(exc)
-        if self._halted is None and not self._left_behind:
+        if self._halted is None and not self.left_behind:
             await self._publish_last()
             self._settle()
             if self._cancelled_by_others:
@@ -187,7 +194,7 @@ class Supervisor:
     def _exit(self, exc: BaseException) -> None:
         """End this life for Halted or an exit of the process; the exit is raised again."""
         self.chat.life.move(Sign.HALT)
-        if not self.ended:
+        if not self.is_over:
             self.error = self._halted or exc
             self._settle()
         if not isinstance(exc, Halted):
@@ -207,7 +214,7 @@ class Supervisor:
         """Decide the outcome by an exception of the chat; raise any other exception again."""
         chat, life = self.chat, self.chat.life
         ours = isinstance(exc, (Exception, asyncio.CancelledError))
-        if not ours or self._left_behind or self._halted is not None:
+        if not ours or self.left_behind or self._halted is not None:
             raise exc
         self._stop_timer()
         # Otherwise the ending would run in a task that is being cancelled.
@@ -276,10 +283,10 @@ class Supervisor:
     def interrupt(self) -> None:
         """Cancel the running work of a broken chat. Call it from any thread."""
         try:
-            here = asyncio.get_running_loop()
+            loop = asyncio.get_running_loop()
         except RuntimeError:
-            here = None
-        if here is self.loop:
+            loop = None
+        if loop is self.loop:
             self._cancel()
         elif not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self._cancel)
@@ -287,7 +294,7 @@ class Supervisor:
     def _cancel(self) -> None:
         # A task that was cancelled before its first step would never run; it checks for the abort
         # itself. An ending is not interrupted.
-        if self.task.done() or not self._entered or self.chat.outcome is not None:
+        if self.task.done() or not self._is_running or self.chat.outcome is not None:
             return
         if self._cancels:
             return  # once: a second cancellation would interrupt the tools that clean up
@@ -303,7 +310,7 @@ class Supervisor:
     def leave(self, reason: str) -> None:
         """The caller leaves: abort the chat, or limit its ending if the outcome is decided."""
         # If the outcome is decided, its ending has no limit unless a timer runs or it is `_end`.
-        if self.chat.abort(reason) or self.ended or self._finishing or self._timer is not None:
+        if self.chat.abort(reason) or self.is_over or self._finishing or self._timer is not None:
             return
         self._limit_rest()
 
@@ -313,7 +320,7 @@ class Supervisor:
 
     def _cut_off(self) -> None:
         """Cancel an ending that hangs after its caller has left."""
-        if self.ended or self._finishing:
+        if self.is_over or self._finishing:
             return  # `_end` limits its acts itself
         logger.warning(
             "chat %s: %s ran longer than the grace period at the chat's end and was cancelled",
@@ -327,7 +334,7 @@ class Supervisor:
     def _rescue(self) -> None:
         """End the chat without its task, which still runs after the grace period."""
         chat = self.chat
-        if self.ended or self._finishing:
+        if self.is_over or self._finishing:
             return
         self._rescuer = spawn(self._rescued())
         what = ", ".join(_running(chat)) or _stuck_in(self.task.get_coro())
@@ -355,11 +362,11 @@ class Supervisor:
         except BaseException as exc:
             self._exit(exc)
 
-    def report_later(self, name: str, ended: Callable[[], bool]) -> None:
+    def report_later(self, name: str, is_over: Callable[[], bool]) -> None:
         """Log the name of a tool if its thread still runs after the grace period."""
 
         def report() -> None:
-            if not ended():
+            if not is_over():
                 logger.warning(
                     "chat %s: %s ignored its cancellation for %g s; its thread is left behind",
                     self.chat.chat_id,
@@ -379,7 +386,7 @@ class Supervisor:
         """
         chat, conversation = self.chat, self.chat.conversation
         chat.deadlines.close()
-        patient = chat.outcome == "done" and not self._left_behind
+        patient = chat.outcome == "done" and not self.left_behind
         if not patient:
             self._stop_timer()  # the waits that follow have limits of their own
         if self._halted is not None or conversation.ledger is None:
@@ -408,24 +415,23 @@ class Supervisor:
     async def _publish_last(self) -> None:
         """Publish the one last event, if the chat has begun. A root chat's waits for no room."""
         chat = self.chat
-        outlet = chat.outlet
-        if chat.outcome is None or not outlet.has_listeners:
+        if chat.outcome is None:
             return
         if chat.input.parent is not None:  # the channel is the root chat's, and stays bounded
             try:
                 async with asyncio.timeout(chat.config.limits.grace):
-                    await outlet.room()
+                    await chat.room()
             except TimeoutError:
                 return  # nobody reads; the parent's call must end all the same
         if chat.outcome == "done":
             assert chat.response is not None
-            outlet.put(ChatDone(chat_id=chat.chat_id, response=chat.response))
+            chat.put(ChatDone(chat_id=chat.chat_id, response=chat.response))
         elif chat.outcome == "aborted":
             partial = tuple(chat.messages)
-            outlet.put(ChatAborted(chat_id=chat.chat_id, reason=chat.reason, partial=partial))
+            chat.put(ChatAborted(chat_id=chat.chat_id, reason=chat.reason, partial=partial))
         else:
             assert chat.error is not None
-            outlet.put(ChatFailed(chat_id=chat.chat_id, error=ErrorInfo.of(chat.error)))
+            chat.put(ChatFailed(chat_id=chat.chat_id, error=ErrorInfo.of(chat.error)))
 
     def _settle(self) -> None:
         """Settle the result for the caller and drop our references to the exception."""
@@ -442,10 +448,10 @@ class Supervisor:
             self.error = (verdict and verdict.failure) or StreamInterruptedError()
         if verdict is not None and verdict.by_reader and isinstance(self.error, ChatAbortedError):
             self.error = None  # its own abort is a normal end
-        chat.life.move(Sign.ENDED)
+        chat.life.move(Sign.RESULT)
         chat.dispose()
         chat.progress.accept(())  # nobody waits for its approved calls any more
-        self.ended = True
+        self.is_over = True
         if self.channel is not None:
             self.channel.end()
         waiters, self._waiters = self._waiters, ()
@@ -455,7 +461,7 @@ class Supervisor:
 
     async def join(self) -> None:
         """Wait for the end, even if cancelled; then raise that CancelledError."""
-        if self.ended:
+        if self.is_over:
             return
         await finished(self._waiter())
 
@@ -467,7 +473,7 @@ class Supervisor:
 
     async def collect(self) -> Response:
         """Wait for the answer. Cancelling the wait aborts the chat."""
-        if not self.ended:
+        if not self.is_over:
             try:
                 await self._waiter()
             except asyncio.CancelledError:

@@ -11,7 +11,7 @@ from typing import Any
 
 from hookline._base.cancel import being_cancelled, finished
 from hookline._base.errors import UsageError
-from hookline._base.input import cleaned, says_nothing
+from hookline._base.input import says_nothing, without_surrogates
 from hookline._base.messages import (
     AssistantMessage,
     File,
@@ -30,7 +30,7 @@ from hookline._base.returns import MessageChanges
 from hookline._chat.state import Chat
 from hookline._hooks.call_rules import intercept, notify
 from hookline._hooks.points import OnMessageUpdate, PreMessageUpdate
-from hookline._model.assembly import kept
+from hookline._model.assembly import parts_to_store
 
 _USER = (Text, Image, File)
 _MODEL = (Text, Reasoning, ToolCall)
@@ -61,14 +61,14 @@ async def update_message(chat: Chat, message_id: str, changes: MessageChanges) -
 
 async def _on_conversation(chat: Chat, message_id: str, changes: MessageChanges) -> Message:
     conversation = chat.conversation
-    await conversation.take(chat.chat_id, chat.lost)
+    await conversation.take(chat.chat_id, chat.lose_lease)
     message = next((m for m in chat.history if m.id and m.id == message_id), None)
     if message is None:
         raise UsageError(
             f"conversation {conversation.id!r} has no message with the id {message_id!r}; "
             "use the id of a message in conversation.messages"
         )
-    changed(message, changes)
+    with_changes(message, changes)
     return await _update(chat, message, changes)
 
 
@@ -80,28 +80,28 @@ async def _update(chat: Chat, message: Message, changes: MessageChanges) -> Mess
         )
         ctx, _, _ = await intercept(view.preMessageUpdate, ctx, chat)
         changes = ctx.changes
-    new = changed(message, changes)
+    new = with_changes(message, changes)
     if new != message:
         await chat.conversation.change(new)
     if view.onMessageUpdate:
-        seen: OnMessageUpdate[Any] = OnMessageUpdate(run=chat.run, message=new, changes=changes)
-        await notify(view.onMessageUpdate, seen, chat)
+        event: OnMessageUpdate[Any] = OnMessageUpdate(run=chat.run, message=new, changes=changes)
+        await notify(view.onMessageUpdate, event, chat)
     return new
 
 
-def changed(message: Message, changes: MessageChanges) -> Message:
+def with_changes(message: Message, changes: MessageChanges) -> Message:
     """The message with these changes; raises UsageError if they do not fit the message."""
     if changes.parts is not None:
         message = _with_parts(message, changes.parts)
     if changes.text is not None:
         message = message.replace(text=changes.text)
     if isinstance(message, AssistantMessage):
-        message = message.replace(parts=kept(message.parts))
+        message = message.replace(parts=parts_to_store(message.parts))
     if not isinstance(message, ToolMessage) and says_nothing(message.parts):
         raise UsageError(
             f"these changes leave message {message.id!r} empty; keep some text or a part"
         )
-    return cleaned(message)
+    return without_surrogates(message)
 
 
 def _with_parts(message: Message, parts: tuple[UserPart | ModelPart, ...]) -> Message:
@@ -119,5 +119,5 @@ def _with_parts(message: Message, parts: tuple[UserPart | ModelPart, ...]) -> Me
             f"the tool calls of message {message.id!r} must not change, since their results follow "
             "it; pass the same calls"
         )
-    checked: Any = parts  # of the kinds that this message may have
-    return message.replace(parts=checked)
+    typed: Any = parts  # of the kinds that this message may have
+    return message.replace(parts=typed)

@@ -29,7 +29,7 @@ from hookline._base.messages import (
 )
 from hookline._base.returns import ApprovalRequest
 from hookline._conversations.history import Survey, in_call_order, open_calls, surveyed
-from hookline._conversations.ledger import Ledger, Lost
+from hookline._conversations.ledger import Ledger, OnLoss
 from hookline._conversations.store import (
     PendingStep,
     Store,
@@ -56,14 +56,14 @@ class Exported(Data, frozen=True, kw_only=True):
     pending: PendingStep | None = None
 
 
-class _Aside(Data, frozen=True, kw_only=True):
+class _Replacement(Data, frozen=True, kw_only=True):
     """What a chat is about to replace: the state before it, and the place of the question."""
 
     place: int
     items: list[Message]
     pending: PendingStep | None
     claim: PendingStep | None
-    written: tuple[int, bool, bool] | None
+    ledger: tuple[int, bool, bool] | None
     """What the ledger had noted."""
 
 
@@ -88,28 +88,28 @@ class Conversation:
         self.ledger: Ledger | None = None
         """The record of what its store has, if it is in a store."""
         self._chat_id: str | None = None
-        self.ahead: list[Message] = []
+        self.earlier_messages: list[Message] = []
         """The messages that an earlier life of the running chat has written."""
         self._claim: PendingStep | None = None  # the last step whose answers a chat has claimed
         self._place: int | None = None  # the question that the next chat answers again
-        self._aside: _Aside | None = None  # what the running chat is about to replace
+        self._replacing: _Replacement | None = None  # what the running chat is about to replace
         items = list(as_tuple("messages", messages))
         self._set(items, Survey(items), pending)
 
     def _set(
         self,
         items: list[Message],
-        found: Survey,
+        survey: Survey,
         pending: PendingStep | None,
         *,
         open_end: bool = False,
     ) -> None:
         """Set the messages, if their survey shows a valid history."""
-        found.check(open_end=open_end or pending is not None)
+        survey.check(open_end=open_end or pending is not None)
         self.items = items
         """The list itself, for the chat that runs on this conversation."""
-        self.call_ids = found.call_ids
-        self._disordered = found.disordered
+        self.call_ids = survey.call_ids
+        self._disordered = survey.disordered
         self._snapshot: tuple[Message, ...] | None = None
         self._in_order: tuple[Message, ...] | None = None
         self._pending = pending
@@ -163,11 +163,11 @@ class Conversation:
         items = list(
             as_tuple("messages", messages)
         )  # outside the lock, because the iterable may use other conversations
-        found = Survey(items)
+        survey = Survey(items)
         with _lock:
             if self._chat_id is not None:
                 raise ConversationBusyError(self.id, self._chat_id)
-            self._set(items, found, pending)
+            self._set(items, survey, pending)
             self._claim = None
             self._place = None
             if self.ledger is not None:
@@ -236,9 +236,9 @@ class Conversation:
     def at(cls, store: Store, id: str) -> Conversation:
         """Return the conversation with this id in a store; the next chat loads its messages."""
         check_id(id)
-        found = cls(id=id)
-        found.ledger = Ledger(store, id)
-        return found
+        conversation = cls(id=id)
+        conversation.ledger = Ledger(store, id)
+        return conversation
 
     @classmethod
     async def open(cls, store: Store, id: str) -> Conversation:
@@ -247,11 +247,11 @@ class Conversation:
         Chats of this conversation write their messages to the store. Raises StoreError. Raises
         HistoryError if the stored messages are not a valid history.
         """
-        found = cls.at(store, id)
-        stored = await store.load(id)
-        if stored is not None:
-            await found._adopt(stored, None)
-        return found
+        conversation = cls.at(store, id)
+        row = await store.load(id)
+        if row is not None:
+            await conversation._adopt(row, None)
+        return conversation
 
     async def save(self, store: Store | None = None) -> None:
         """Save pending changes: changes to `meta`, and changes by `reset` and `restore`.
@@ -262,9 +262,9 @@ class Conversation:
         """
         if store is not None:
             check_id(self.id)
-            there = await store.load(self.id)
-            if there is not None:
-                raise ConversationConflictError(self.id, 0, there.version)
+            exists = await store.load(self.id)
+            if exists is not None:
+                raise ConversationConflictError(self.id, 0, exists.version)
         ledger = self.ledger if store is None else Ledger(store, self.id)
         if ledger is None:
             raise UsageError(f"conversation {self.id!r} is in no store; pass a store: save(store)")
@@ -283,21 +283,21 @@ class Conversation:
         finally:
             self.release(owner)
 
-    async def _adopt(self, stored: Stored, chat_id: str | None) -> None:
+    async def _adopt(self, row: Stored, chat_id: str | None) -> None:
         """Load the stored state for this chat; without a chat, load it only for reading."""
         assert self.ledger is not None
-        messages, step = stored.messages, stored.pending
-        runs = chat_id is None and stored.owner is not None
+        messages, step = row.messages, row.pending
+        runs = chat_id is None and row.owner is not None
         mine = chat_id is not None and is_of(chat_id, messages, step)
         if not runs and not mine:  # no chat will close the step any more
             step, more = left_behind(messages, step)
             messages = (*messages, *more)
-        found = await surveyed(messages)  # the last await, so nobody sees a state half loaded
-        self.ledger.note(stored, unsettled=runs)
-        self.meta = stored.meta
-        claim = step if step is not None and step.claimed else None
+        survey = await surveyed(messages)  # the last await, so nobody sees a state half loaded
+        self.ledger.note(row, unsettled=runs)
+        self.meta = row.meta
+        claim = step if step is not None and step.claimed_by else None
         self._claim = claim if mine else None
-        self._set(list(messages), found, None if claim else step, open_end=runs or mine)
+        self._set(list(messages), survey, None if claim else step, open_end=runs or mine)
         if chat_id is not None and mine:
             self._rewind(chat_id)
 
@@ -330,12 +330,12 @@ class Conversation:
         if place is None:
             return
         ledger = self.ledger
-        self._aside = _Aside(
+        self._replacing = _Replacement(
             place=place,
             items=self.items,
             pending=self._pending,
             claim=self._claim,
-            written=None if ledger is None else ledger.noted,
+            ledger=None if ledger is None else ledger.snapshot,
         )
         items = self.items[:place]
         self._set(items, Survey(items), None)
@@ -345,18 +345,18 @@ class Conversation:
 
     def _put_back(self) -> None:
         """If no message of the new answer was written, go back to the old one."""
-        aside, self._aside = self._aside, None
-        if aside is None:
+        replaced_by, self._replacing = self._replacing, None
+        if replaced_by is None:
             return
-        self._set(aside.items, Survey(aside.items), aside.pending, open_end=True)
-        self._claim = aside.claim
-        if self.ledger is not None and aside.written is not None:
-            self.ledger.noted = aside.written
+        self._set(replaced_by.items, Survey(replaced_by.items), replaced_by.pending, open_end=True)
+        self._claim = replaced_by.claim
+        if self.ledger is not None and replaced_by.ledger is not None:
+            self.ledger.snapshot = replaced_by.ledger
 
     def _catch_up(self) -> None:
         """Keep the messages of an earlier life of the chat that this life has not reached."""
-        self.items += self.ahead
-        self.ahead = []
+        self.items += self.earlier_messages
+        self.earlier_messages = []
 
     def _rewind(self, chat_id: str) -> None:
         """If an earlier life of this chat has written messages, rewind to the start of the chat.
@@ -367,18 +367,18 @@ class Conversation:
         items = self.items
         begin = next((i for i, m in enumerate(items) if made_by(chat_id, m)), len(items))
         step = self._pending
-        if self._claim is not None and self._claim.claimed == chat_id:
-            step = self._claim.replace(claimed=None, answered=(), begun=None)
+        if self._claim is not None and self._claim.claimed_by == chat_id:
+            step = self._claim.replace(claimed_by=None, answer_ids=(), begun_ids=None)
         elif step is not None and step.chat_id == chat_id:  # this life asks its questions again
             step = None
-        kept = items[:begin]
-        self._set(kept, Survey(kept), step, open_end=True)
-        self.ahead = items[begin:]
+        earlier = items[:begin]
+        self._set(earlier, Survey(earlier), step, open_end=True)
+        self.earlier_messages = items[begin:]
 
     def take_back(self, id: str) -> None:
         """If the last message has this id, set it aside, because an earlier life wrote it."""
         if self.items and self.items[-1].id == id:
-            self.ahead = [self.items[-1], *self.ahead]
+            self.earlier_messages = [self.items[-1], *self.earlier_messages]
             self.items = self.items[:-1]  # views of the old list stay what they were
             self._snapshot = self._in_order = None
 
@@ -393,12 +393,12 @@ class Conversation:
 
     def _append(self, message: Message) -> None:
         if self.ledger is None and isinstance(message, AssistantMessage):
-            self._aside = None  # replaced
-        if self.ahead:  # an earlier life has written this message
-            self.ahead.pop(0)
+            self._replacing = None  # replaced
+        if self.earlier_messages:  # an earlier life has written this message
+            self.earlier_messages.pop(0)
         self.items.append(message)
 
-    async def settled(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until no write to the store is in progress, so that `commit` appends."""
         if self.ledger is not None and self.ledger.turn.locked():
             async with self.ledger.turn:
@@ -408,24 +408,24 @@ class Conversation:
         """Set the step that waits for an answer, or None."""
         self._pending = pending
 
-    async def claim(self, chat_id: str, answered: Iterable[str]) -> None:
+    async def claim(self, chat_id: str, answer_ids: Iterable[str]) -> None:
         """Claim the answers to these requests for this chat, so that no answer is used twice."""
         step = self._pending
         assert step is not None
-        ids = tuple(answered)
-        posted = tuple(
-            [each.id for each in step.client_calls if each.id in ids]
+        ids = tuple(answer_ids)
+        client_ids = tuple(
+            [call.id for call in step.client_calls if call.id in ids]
         )  # clients ran them
-        claimed = step.replace(claimed=chat_id, answered=ids, begun=posted)
+        claim = step.replace(claimed_by=chat_id, answer_ids=ids, begun_ids=client_ids)
         if self.ledger is None:
-            self._pending, self._claim = None, claimed
+            self._pending, self._claim = None, claim
         else:
             async with self.ledger.turn:
-                await finished(self._put_claim(claimed))
+                await finished(self._put_claim(claim))
 
-    async def _put_claim(self, claimed: PendingStep) -> None:
+    async def _put_claim(self, claim: PendingStep) -> None:
         before = self._pending, self._claim
-        self._pending, self._claim = None, claimed
+        self._pending, self._claim = None, claim
         try:
             await self._put()
         except BaseException:  # the questions stay open
@@ -439,10 +439,14 @@ class Conversation:
         begin.
         """
         claim = self._claim
-        if claim is None or request_id not in claim.answered or request_id in (claim.begun or ()):
+        if (
+            claim is None
+            or request_id not in claim.answer_ids
+            or request_id in (claim.begun_ids or ())
+        ):
             return
-        begun = (*(claim.begun or ()), request_id)
-        self._claim = claim.replace(begun=begun)
+        call_ids = (*(claim.begun_ids or ()), request_id)
+        self._claim = claim.replace(begun_ids=call_ids)
         await self.flush()
 
     def give_back(self, chat_id: str, call_ids: Collection[str] | None = None) -> None:
@@ -451,7 +455,7 @@ class Conversation:
         `call_ids` names these calls; None stands for all calls of the claim without a result.
         """
         claim = self._claim
-        if self._pending is not None or claim is None or claim.claimed != chat_id:
+        if self._pending is not None or claim is None or claim.claimed_by != chat_id:
             return
         open = {call.id for call in open_calls(self.items)}
         step = claim.reopened(open if call_ids is None else open.intersection(call_ids))
@@ -461,7 +465,7 @@ class Conversation:
     def claimed_by(self, chat_id: str) -> frozenset[str]:
         """The ids of the calls that waited when this chat claimed their step."""
         claim = self._claim
-        if claim is None or claim.claimed != chat_id:
+        if claim is None or claim.claimed_by != chat_id:
             return frozenset()
         return frozenset([call.id for call in claim.calls])
 
@@ -479,7 +483,7 @@ class Conversation:
 
     # ── for the chat, if the conversation is in a store ─────────────────────────────────────────
 
-    async def take(self, chat_id: str, lost: Lost, life: str | None = None) -> None:
+    async def take(self, chat_id: str, on_loss: OnLoss, life: str | None = None) -> None:
         """Take the lease for this life of a chat, and load the changes of other writers.
 
         Does nothing if the conversation is in no store; so do `flush` and `leave`. Raises
@@ -489,48 +493,45 @@ class Conversation:
         ledger = self.ledger
         if ledger is None:
             return
-        known, meta = ledger.version, self.meta
-        changed = self.items[ledger.count :] or ledger.differs(meta, self._standing)
+        version, meta = ledger.version, self.meta
+        is_dirty = self.items[ledger.count :] or ledger.differs(meta, self._standing)
         ledger.turn = asyncio.Lock()  # belongs to the event loop of this chat
         async with ledger.turn:
             try:
-                stored = await ledger.take(chat_id, life, lost)
-                mine = self._pending if self._aside is None else self._aside.pending
-                step = mine if stored is None else stored.pending
+                row = await ledger.take(chat_id, life, on_loss)
+                mine = self._pending if self._replacing is None else self._replacing.pending
+                step = mine if row is None else row.pending
                 holder = held_by(step, LOCAL.now())
                 if holder not in (None, chat_id):
                     raise ConversationBusyError(self.id, holder, waits=True)
-                if stored is None:
+                if row is None:
                     return
-                if stored.version != known and changed:
-                    raise ConversationConflictError(self.id, known, stored.version)
-                await self._adopt(stored, chat_id)
+                if row.version != version and is_dirty:
+                    raise ConversationConflictError(self.id, version, row.version)
+                await self._adopt(row, chat_id)
             except BaseException:
                 await ledger.leave()  # without writing anything
                 raise
-        if stored.version == known:  # read again only to close a step: unsaved `meta` stays
+        if row.version == version:  # read again only to close a step: unsaved `meta` stays
             self.meta = meta
 
-    async def write(self, message: Message, entered: Callable[[], None]) -> None:
-        """Write a message to the store (if there is one), append the message, and announce it.
+    async def write(self, message: Message, on_written: Callable[[], None]) -> None:
+        """Write a message to the store, append the message, and announce it.
 
         If the store refuses the message, nothing happens. If the store accepts the message, all
         three actions happen, even if the task is cancelled meanwhile.
         """
-        if self.ledger is None:
-            self._append(message)
-            entered()
-            return
+        assert self.ledger is not None
         async with self.ledger.turn:
-            if self.ahead:  # the store has the message of the earlier life
+            if self.earlier_messages:  # the store has the message of the earlier life
                 self._append(message)
-                entered()
+                on_written()
             else:
-                await finished(self._write(message, entered))
+                await finished(self._write(message, on_written))
 
-    async def _write(self, message: Message, entered: Callable[[], None]) -> None:
+    async def _write(self, message: Message, on_written: Callable[[], None]) -> None:
         await self._put(message)
-        entered()
+        on_written()
 
     async def flush(self) -> None:
         """Write pending changes to the store, even if the task is cancelled during the write."""
@@ -544,14 +545,14 @@ class Conversation:
         unwritten = (*self.items[self.ledger.count :], *more)
         if not self._waits_for_answer(unwritten):
             await self.ledger.write(unwritten, self.meta, self._standing)
-            self._aside = None
+            self._replacing = None
         self.items += more
 
     def _waits_for_answer(self, unwritten: Sequence[Message]) -> bool:
         """Return whether the new answer has no message yet that replaces the old one."""
-        if self._aside is None:
+        if self._replacing is None:
             return False
-        new = unwritten[self._aside.place :]
+        new = unwritten[self._replacing.place :]
         return not any(isinstance(message, AssistantMessage) for message in new)
 
     async def change(self, message: Message) -> None:
@@ -564,7 +565,7 @@ class Conversation:
 
     def _is_unwritten(self, id: str) -> bool:
         """Return whether a message waits for the first message of the answer that replaces one."""
-        new = () if self._aside is None else self.items[self._aside.place :]
+        new = () if self._replacing is None else self.items[self._replacing.place :]
         return any(message.id == id for message in new)
 
     async def _update(self, ledger: Ledger, message: Message) -> None:
@@ -573,14 +574,14 @@ class Conversation:
         self._replace(message)
 
     def _replace(self, message: Message) -> None:
-        place = next(i for i, each in enumerate(self.items) if each.id == message.id)
+        place = next(i for i, item in enumerate(self.items) if item.id == message.id)
         self.items = [*self.items]  # a new list, so that existing views do not change
         self.items[place] = message
         self._snapshot = self._in_order = None
-        aside = self._aside
-        if aside is not None and place < aside.place:
-            items = [*aside.items[:place], message, *aside.items[place + 1 :]]
-            self._aside = aside.replace(items=items)
+        replacement = self._replacing
+        if replacement is not None and place < replacement.place:
+            items = [*replacement.items[:place], message, *replacement.items[place + 1 :]]
+            self._replacing = replacement.replace(items=items)
 
     async def leave(self, chat_id: str) -> None:
         """End this chat's reservation: write pending changes, and release its lease.
@@ -607,13 +608,13 @@ class Conversation:
         """Add results for the calls that have none and wait for no answer."""
         if self._pending is not None:
             return
-        self._pending, lost = left_behind(self.items, self._claim)
-        self.items += lost
+        self._pending, lost_calls = left_behind(self.items, self._claim)
+        self.items += lost_calls
         if self._pending is not None:
             self._claim = None
         elif self._claim is not None:  # it has no open questions left
             ids = self._claim.ids
-            self._claim = self._claim.replace(answered=ids, begun=ids)
+            self._claim = self._claim.replace(answer_ids=ids, begun_ids=ids)
 
     def __repr__(self) -> str:
         return f"<Conversation {self.id!r}: {len(self.items)} messages>"

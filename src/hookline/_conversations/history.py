@@ -74,8 +74,8 @@ class Survey:
         place = self._order.get(call_id, -1)
         if self._waiting.pop(call_id, None) is None:
             wrong = "a second result for call" if place >= 0 else "a result for call"
-            made = "" if place >= 0 else ", but there is no such call before it"
-            self._faults.append(f"message {index}: {wrong} {call_id!r}{made}")
+            hint = "" if place >= 0 else ", but there is no such call before it"
+            self._faults.append(f"message {index}: {wrong} {call_id!r}{hint}")
         elif place < self._last:
             self.disordered = True
         self._last = place
@@ -103,12 +103,12 @@ def check_history(messages: Iterable[Message], *, open_end: bool = False) -> Non
 
 async def surveyed(messages: Sequence[Message]) -> Survey:
     """Survey a history that may be long, letting other tasks run in between."""
-    found = Survey()
+    survey = Survey()
     for begin in range(0, len(messages), PIECE):
         if begin:
             await asyncio.sleep(0)
-        found.see(messages[begin : begin + PIECE])
-    return found
+        survey.see(messages[begin : begin + PIECE])
+    return survey
 
 
 class Repair(Data, frozen=True, kw_only=True):
@@ -130,13 +130,13 @@ def repair_history(messages: Sequence[Message]) -> Repair:
     actions: list[str] = []
     results: dict[int, dict[str, ToolMessage]] = {}
     home: dict[str, int] = {}  # call id -> the index of the latest message that makes it
-    seen: dict[str, Message] = {}
-    kept: list[tuple[int, Message]] = []
+    by_id: dict[str, Message] = {}
+    messages_kept: list[tuple[int, Message]] = []
     for index, message in enumerate(messages):
-        if message.id and message.id in seen:
+        if message.id and message.id in by_id:
             actions.append(f"message {index}: left out, because the id {message.id!r} is repeated")
             continue
-        seen[message.id] = message
+        by_id[message.id] = message
         if isinstance(message, ToolMessage):
             owner = home.get(message.call_id)
             if owner is None:
@@ -145,23 +145,23 @@ def repair_history(messages: Sequence[Message]) -> Repair:
                 actions.append(f"message {index}: second result of {message.call_id!r} left out")
             else:
                 results[owner][message.call_id] = message
-                if kept[-1][0] != owner:
+                if messages_kept[-1][0] != owner:
                     actions.append(f"message {index}: moved to its call")
             continue
         if isinstance(message, AssistantMessage):
             message = _single_calls(index, message, actions)
             results[index] = {}
             home.update({call.id: index for call in message.tool_calls})
-        kept.append((index, message))
+        messages_kept.append((index, message))
     out: list[Message] = []
-    for index, message in kept:
+    for index, message in messages_kept:
         out.append(message)
         if isinstance(message, AssistantMessage):
             out.extend(results[index].values())
             for call in message.tool_calls:
                 if call.id not in results[index]:
                     actions.append(f"call {call.id!r} of {call.name!r}: missing result added")
-                    out.append(interrupted(call))
+                    out.append(interrupted_result(call))
     return Repair(messages=tuple(out), actions=tuple(actions))
 
 
@@ -169,19 +169,19 @@ def _single_calls(index: int, message: AssistantMessage, actions: list[str]) -> 
     ids = [call.id for call in message.tool_calls]
     if len(set(ids)) == len(ids):
         return message
-    seen: set[str] = set()
+    call_ids: set[str] = set()
     parts: list[ModelPart] = []
     for part in message.parts:
         if isinstance(part, ToolCall):
-            if part.id in seen:
+            if part.id in call_ids:
                 actions.append(f"message {index}: second call with the id {part.id!r} left out")
                 continue
-            seen.add(part.id)
+            call_ids.add(part.id)
         parts.append(part)
     return message.replace(parts=tuple(parts))
 
 
-def interrupted(call: ToolCall, id: str = "") -> ToolMessage:
+def interrupted_result(call: ToolCall, id: str = "") -> ToolMessage:
     """Make the result of a call whose real result is lost."""
     text = '{"error":{"type":"Interrupted","message":"' + MAY_HAVE_RUN + '"}}'
     return ToolMessage(id=id, call_id=call.id, name=call.name, text=text, outcome="aborted")
@@ -189,12 +189,12 @@ def interrupted(call: ToolCall, id: str = "") -> ToolMessage:
 
 def open_calls(messages: Sequence[Message]) -> list[ToolCall]:
     """The calls of the last step that have no results."""
-    answered: set[str] = set()
+    ids: set[str] = set()
     for message in reversed(messages):
         if isinstance(message, ToolMessage):
-            answered.add(message.call_id)
+            ids.add(message.call_id)
         elif isinstance(message, AssistantMessage):
-            return [call for call in message.tool_calls if call.id not in answered]
+            return [call for call in message.tool_calls if call.id not in ids]
         else:
             break
     return []

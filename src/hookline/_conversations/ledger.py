@@ -20,7 +20,7 @@ from hookline._base.messages import Message
 from hookline._conversations.store import Change, PendingStep, Store, Stored, chat_of, owner_of
 from hookline._record.runtime import LOCAL
 
-Lost: TypeAlias = Callable[[BaseException], None]
+OnLoss: TypeAlias = Callable[[BaseException], None]
 
 
 def _encoded(meta: dict[str, Any]) -> bytes:
@@ -60,14 +60,14 @@ class Ledger:
         self._heart: asyncio.Task[None] | None = None
         self.turn = asyncio.Lock()  # held during store operations, which follow one another
 
-    def note(self, stored: Stored, *, unsettled: bool) -> None:
+    def note(self, row: Stored, *, unsettled: bool) -> None:
         """Note the stored state."""
-        self.version = stored.version
+        self.version = row.version
         self.unsettled = unsettled
-        self.count = len(stored.messages)
+        self.count = len(row.messages)
         self.fresh = False
-        self._meta = _encoded(stored.meta)
-        self._pending = stored.pending
+        self._meta = _encoded(row.meta)
+        self._pending = row.pending
 
     def start_over(self) -> None:
         """Delete the stored messages with the next write."""
@@ -76,13 +76,13 @@ class Ledger:
         self.unsettled = False  # nothing of the stored state counts any more
 
     @property
-    def noted(self) -> tuple[int, bool, bool]:
+    def snapshot(self) -> tuple[int, bool, bool]:
         """What is known of the stored messages, to go back to after `start_over`."""
         return self.count, self.fresh, self.unsettled
 
-    @noted.setter
-    def noted(self, noted: tuple[int, bool, bool]) -> None:
-        self.count, self.fresh, self.unsettled = noted
+    @snapshot.setter
+    def snapshot(self, values: tuple[int, bool, bool]) -> None:
+        self.count, self.fresh, self.unsettled = values
 
     def differs(self, meta: dict[str, Any], pending: PendingStep | None) -> bool:
         """Return whether the stored messages are to be deleted, or another value differs."""
@@ -90,7 +90,7 @@ class Ledger:
 
     # ── the lease ───────────────────────────────────────────────────────────────────────────
 
-    async def take(self, chat_id: str, life: str | None, lost: Lost) -> Stored | None:
+    async def take(self, chat_id: str, life: str | None, on_loss: OnLoss) -> Stored | None:
         """Take the lease; returns the stored state if it differs from the known one.
 
         A chat with several lives inherits the lease of its earlier life. `lost` is called if
@@ -102,13 +102,13 @@ class Ledger:
         if cut is not None:
             raise cut
         if self.store.lease is not None:
-            self._heart = spawn(self._live(owner, self.store.lease, lost))
+            self._heart = spawn(self._live(owner, self.store.lease, on_loss))
         if version == self.version and not self.unsettled:
             return None
-        stored = await finished(self.store.load(self.id))
-        if stored is None:
+        row = await finished(self.store.load(self.id))
+        if row is None:
             raise ConversationConflictError(self.id, version, None)
-        return stored
+        return row
 
     async def leave(self) -> None:
         """Release the lease, even if the caller is cancelled meanwhile."""
@@ -145,29 +145,29 @@ class Ledger:
             await asyncio.wait([heart])
         await self.store.release(self.id, owner)
 
-    async def _live(self, owner: str, lease: float, lost: Lost) -> None:
+    async def _live(self, owner: str, lease: float, on_loss: OnLoss) -> None:
         """Renew the lease until it is released; while this works, no other owner can take it."""
         loop = asyncio.get_running_loop()
         until = loop.time() + lease
         while True:
             await asyncio.sleep(lease / 3)
-            asked = loop.time()  # the store counts the new lease from a later time
+            start = loop.time()  # the store counts the new lease from a later time
             try:
-                kept, cut = await shielded(self.store.renew(self.id, owner))
+                renewed, cut = await shielded(self.store.renew(self.id, owner))
             except Exception as exc:
                 log_throw(f"conversation {self.id!r}: its lease was not renewed", exc)
                 if being_cancelled():  # then `shielded` raises only the failure
                     return
                 if loop.time() < until:
                     continue
-                lost(exc)
+                on_loss(exc)
                 return
             if cut is not None:
                 return
-            if not kept:
-                lost(ConversationConflictError(self.id, self.version, self.version))
+            if not renewed:
+                on_loss(ConversationConflictError(self.id, self.version, self.version))
                 return
-            until = asked + lease
+            until = start + lease
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────
 
@@ -182,16 +182,16 @@ class Ledger:
         The caller must hold `turn`.
         """
         encoded = _encoded(meta)
-        changed = encoded != self._meta
+        is_new = encoded != self._meta
         waits = pending != self._pending
-        if not (messages or self.fresh or changed or waits):
+        if not (messages or self.fresh or is_new or waits):
             return
         change = Change(
             owner=self._owner(),
             expected=self.version,
             place=self.count,
             messages=messages,
-            meta=meta if changed else msgspec.UNSET,
+            meta=meta if is_new else msgspec.UNSET,
             pending=pending if waits else msgspec.UNSET,
             fresh=self.fresh,
         )

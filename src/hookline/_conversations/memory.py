@@ -6,6 +6,8 @@ It stores the same data as a database, by the same rules, for as long as the sto
 from __future__ import annotations
 
 import time
+from bisect import bisect_left, insort
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +15,7 @@ import msgspec
 from hookline._base.errors import ConversationBusyError, ConversationConflictError, UsageError
 from hookline._base.forks import lock_for_forks
 from hookline._base.messages import Message
+from hookline._base.numbers import check_number
 from hookline._base.returns import ApprovalRequest
 from hookline._conversations.conversation import Conversation
 from hookline._conversations.store import (
@@ -20,6 +23,7 @@ from hookline._conversations.store import (
     ConversationInfo,
     PendingStep,
     Stored,
+    after_prefix,
     chat_of,
     check_id,
     check_page,
@@ -49,6 +53,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
+        self._ids: list[str] = []  # sorted, so that a prefix is a range
         self._accounts: dict[str, float] = {}
 
     async def open(self, conversation_id: str) -> Conversation:
@@ -83,10 +88,11 @@ class MemoryStore:
             entry = self._entries.get(conversation_id)
             if entry is None:
                 entry = self._entries[conversation_id] = _Entry()
-            held = entry.owner
-            inherited = heir and held is not None and inherits(owner, held)
-            if held is not None and held != owner and not inherited:
-                raise ConversationBusyError(conversation_id, chat_of(held))
+                insort(self._ids, conversation_id)
+            holder = entry.owner
+            inherits_lease = heir and holder is not None and inherits(owner, holder)
+            if holder is not None and holder != owner and not inherits_lease:
+                raise ConversationBusyError(conversation_id, chat_of(holder))
             entry.owner = owner
             entry.updated = time.time()
             return entry.version
@@ -127,7 +133,7 @@ class MemoryStore:
         """
         with _lock:
             entry = self._mine(conversation_id, owner, expected)
-            ids = [each.id for each in entry.messages]
+            ids = [message.id for message in entry.messages]
             if not message.id or message.id not in ids:
                 raise UsageError(
                     f"conversation {conversation_id!r} has no message {message.id!r} to update; "
@@ -140,8 +146,8 @@ class MemoryStore:
     def _mine(self, conversation_id: str, owner: str, expected: int) -> _Entry:
         entry = self._entries.get(conversation_id)
         if entry is None or entry.version != expected or entry.owner != owner:
-            found = None if entry is None else entry.version
-            raise ConversationConflictError(conversation_id, expected, found)
+            version = None if entry is None else entry.version
+            raise ConversationConflictError(conversation_id, expected, version)
         return entry
 
     async def delete(self, conversation_id: str) -> bool:
@@ -157,6 +163,7 @@ class MemoryStore:
             if entry.owner is not None:
                 raise ConversationBusyError(conversation_id, chat_of(entry.owner))
             del self._entries[conversation_id]
+            del self._ids[bisect_left(self._ids, conversation_id)]
             return True
 
     async def list(
@@ -164,16 +171,16 @@ class MemoryStore:
     ) -> tuple[ConversationInfo, ...]:
         """List the conversations whose ids begin with `prefix`, the most recently changed first.
 
-        Raises UsageError if `limit` or `offset` is negative.
+        Raises UsageError unless `limit` and `offset` are whole numbers of at least 0.
         """
         check_page(limit, offset)
         with _lock:
-            written = [
-                (id, entry)
-                for id, entry in self._entries.items()
-                if entry.version and id.startswith(prefix)
+            entries = [
+                (id, self._entries[id])
+                for id in self._ids_with(prefix)
+                if self._entries[id].version
             ]
-            written.sort(key=lambda pair: (-pair[1].updated, pair[0]))
+            entries.sort(key=lambda pair: (-pair[1].updated, pair[0]))
             return tuple(
                 [
                     ConversationInfo(
@@ -184,26 +191,36 @@ class MemoryStore:
                         updated=entry.updated,
                         waits=entry.pending is not None and bool(entry.pending.waiting),
                     )
-                    for id, entry in written[offset : offset + limit]
+                    for id, entry in entries[offset : offset + limit]
                 ]
             )
 
-    async def pending(self, conversation_id: str | None = None) -> tuple[ApprovalRequest, ...]:
-        """Return the unanswered approval requests of one conversation, or of all conversations."""
+    def _ids_with(self, prefix: str) -> Sequence[str]:
+        """Return the ids that begin with the prefix, in order."""
+        above = after_prefix(prefix)
+        end = len(self._ids) if above is None else bisect_left(self._ids, above)
+        return self._ids[bisect_left(self._ids, prefix) : end]
+
+    async def pending(
+        self, conversation_id: str | None = None, *, prefix: str = ""
+    ) -> tuple[ApprovalRequest, ...]:
+        """Return the unanswered approval requests of one conversation, or of all conversations
+        whose ids begin with `prefix`.
+        """
         if conversation_id is not None:
             check_id(conversation_id)
         with _lock:
-            steps = [
-                entry.pending
-                for id, entry in sorted(self._entries.items())
-                if entry.pending is not None and conversation_id in (None, id)
-            ]
-        return tuple([each for step in steps for each in step.waiting])
+            ids = self._ids_with(prefix) if conversation_id is None else [conversation_id]
+            entries = [self._entries[id] for id in ids if id in self._entries]
+            steps = [entry.pending for entry in entries if entry.pending is not None]
+        return tuple([request for step in steps for request in step.waiting])
 
     async def spend(
         self, account: str, amount: float, *, limit: float | None = None
     ) -> float | None:
         """Add the amount to the account; return the new total, or None if it is at its limit."""
+        if limit is not None:
+            check_number("limit", limit)
         with _lock:
             total = self._accounts.get(account, 0.0)
             if limit is not None and total >= limit:

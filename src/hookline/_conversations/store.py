@@ -10,16 +10,42 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, field
 
 from hookline._base.errors import UsageError
-from hookline._base.messages import Data, Message, ToolCall, ToolMessage
+from hookline._base.messages import Data, Message, RanCall, ToolCall, ToolMessage
+from hookline._base.numbers import check_number
 from hookline._base.returns import ApprovalRequest, Stop
-from hookline._conversations.history import interrupted, open_calls
+from hookline._conversations.history import interrupted_result, open_calls
 from hookline._model.model import Settings
 
+_STORED_NAMES = {  # in the rows of stores
+    "offered_tools": "offered",
+    "locked": "held",
+    "claimed_by": "claimed",
+    "answer_ids": "answered",
+    "begun_ids": "begun",
+}
 
-class PendingStep(Data, frozen=True, kw_only=True):
+
+class WaitingChild(Data, frozen=True, kw_only=True):
+    """The chat of a sub-agent that waits for answers, and the call that runs it."""
+
+    call: ToolCall
+    """The call of the sub-agent, as hooks have left it."""
+    approved: bool = False
+    """Whether the call itself was approved as it stands."""
+    agent: str
+    """The name of the sub-agent."""
+    messages: tuple[Message, ...]
+    """All messages of the sub-agent's chat."""
+    meta: dict[str, Any] = field(default_factory=lambda: dict[str, Any]())
+    """The `run.meta` of the sub-agent's chat."""
+    step: PendingStep
+    """The step of the sub-agent's chat that waits."""
+
+
+class PendingStep(Data, frozen=True, kw_only=True, rename=_STORED_NAMES):
     """A step that waits for approvals or clients, with everything that a resumed chat needs.
 
     A call that has no result may still be missing from these lists. Such a call has not been
@@ -33,10 +59,16 @@ class PendingStep(Data, frozen=True, kw_only=True):
     iteration: int
     """The step, counted from 0."""
     requests: tuple[ApprovalRequest, ...]
-    """All requests for approval, answered or not."""
+    """All requests for approval, answered or not, also those of sub-agents."""
     client_calls: tuple[ToolCall, ...] = ()
     """All calls that a client must run, answered or not."""
-    offered: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+    """The ids of the calls that lead from the root chat to the chat of this step."""
+    children: tuple[WaitingChild, ...] = ()
+    """The chats of sub-agents that wait in calls of this step."""
+    records: dict[str, RanCall] = field(default_factory=lambda: dict[str, RanCall]())
+    """What hooks decided about calls that wait, by the ids of the calls."""
+    offered_tools: tuple[str, ...] = ()
     """The tools that were offered to the model."""
     stop: Stop | None = None
     """A Stop that takes effect after the step."""
@@ -52,55 +84,74 @@ class PendingStep(Data, frozen=True, kw_only=True):
     """The settings, with the changes of `preChat`."""
     state: dict[str, Any] | None = None
     """The JSON values of `run.state` for the resumed chat."""
-    held: bool = False
+    locked: bool = False
     """True if the chat that asked is still running, so no other chat can take the answers."""
     guards: tuple[str, ...] = ()
     """The ids or names of the chat's required hooks. A resumed chat must have the same hooks."""
-    claimed: str | None = None
+    claimed_by: str | None = None
     """The id of the chat that has claimed the answers."""
-    answered: tuple[str, ...] = ()
+    answer_ids: tuple[str, ...] = ()
     """The ids of the requests and client calls whose answers were claimed."""
-    begun: tuple[str, ...] | None = None
-    """The ids among `answered` whose calls may have run. None, in claims of older versions, stands
-    for all of them."""
+    begun_ids: tuple[str, ...] | None = None
+    """The ids among `answer_ids` whose calls may have run. None stands for all
+    of them."""
 
     @property
     def waiting(self) -> tuple[ApprovalRequest, ...]:
         """The requests that have not been answered."""
-        return tuple([each for each in self.requests if each.id not in self.answered])
+        return tuple([request for request in self.requests if request.id not in self.answer_ids])
 
     @property
     def unbegun(self) -> tuple[ApprovalRequest, ...]:
         """The requests that wait once no chat runs: the calls of their answers have not begun."""
-        used = self.answered if self.begun is None else self.begun
-        return tuple([each for each in self.requests if each.id not in used])
+        begun = self.begun_calls
+        return tuple([item for item in self.requests if self.call_id_of(item) not in begun])
 
     @property
-    def away(self) -> tuple[ToolCall, ...]:
+    def begun_calls(self) -> frozenset[str]:
+        """The ids of the calls whose answers are used up. A sub-agent uses up all of its answers
+        with the first of its tools that begins."""
+        ids = self.answer_ids if self.begun_ids is None else self.begun_ids
+        return frozenset(
+            [
+                *[self.call_id_of(item) for item in self.requests if item.id in ids],
+                *[call.id for call in self.client_calls if call.id in ids],
+            ]
+        )
+
+    def call_id_of(self, request: ApprovalRequest) -> str:
+        """Return the id of the call of this step in which a request waits."""
+        depth = len(self.path)
+        return request.path[depth] if len(request.path) > depth else request.call.id
+
+    @property
+    def open_client_calls(self) -> tuple[ToolCall, ...]:
         """The client calls whose results have not been posted."""
-        return tuple([each for each in self.client_calls if each.id not in self.answered])
+        return tuple([call for call in self.client_calls if call.id not in self.answer_ids])
 
     def reopened(self, call_ids: Collection[str]) -> PendingStep | None:
         """Return the step with only these calls, all of them unanswered; None if it has none."""
         step = self.replace(
-            requests=tuple([each for each in self.requests if each.call.id in call_ids]),
-            client_calls=tuple([each for each in self.client_calls if each.id in call_ids]),
-            claimed=None,
-            answered=(),
-            begun=None,
+            requests=tuple([item for item in self.requests if self.call_id_of(item) in call_ids]),
+            client_calls=tuple([item for item in self.client_calls if item.id in call_ids]),
+            children=tuple([child for child in self.children if child.call.id in call_ids]),
+            claimed_by=None,
+            answer_ids=(),
+            begun_ids=None,
         )
         return step if step.calls else None
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """All calls of the step that wait for an answer, or have waited for one."""
-        return (*[each.call for each in self.requests], *self.client_calls)
+        own = [item.call for item in self.requests if len(item.path) == len(self.path)]
+        return (*own, *[child.call for child in self.children], *self.client_calls)
 
     @property
     def ids(self) -> tuple[str, ...]:
         """The ids of all requests and client calls; an answer must have one of these ids."""
-        asked = [each.id for each in self.requests]
-        return (*asked, *[each.id for each in self.client_calls])
+        request_ids = [item.id for item in self.requests]
+        return (*request_ids, *[item.id for item in self.client_calls])
 
 
 class Stored(Data, frozen=True, kw_only=True):
@@ -223,12 +274,16 @@ class Store(Protocol):
         """List the conversations whose ids begin with `prefix`, the most recently changed first.
 
         A store must not read the other conversations for this: their number may be much larger.
-        Raises UsageError if `limit` or `offset` is negative.
+        Raises UsageError unless `limit` and `offset` are whole numbers of at least 0.
         """
         ...
 
-    async def pending(self, conversation_id: str | None = None) -> tuple[ApprovalRequest, ...]:
-        """Return the unanswered approval requests of one conversation, or of all conversations."""
+    async def pending(
+        self, conversation_id: str | None = None, *, prefix: str = ""
+    ) -> tuple[ApprovalRequest, ...]:
+        """Return the unanswered approval requests of one conversation, or of all conversations
+        whose ids begin with `prefix`.
+        """
         ...
 
 
@@ -242,14 +297,14 @@ def chat_of(owner: str) -> str:
     return owner.rpartition("/")[0] or owner
 
 
-def inherits(owner: str, held: str) -> bool:
+def inherits(owner: str, holder: str) -> bool:
     """Return whether `owner` may take over the lease from `held`.
 
     `owner` and `held` must be lives of the same chat, and `held` must not be a later life. The
     number at the beginning of a life's name decides which life is later; a life without a number
     has number 0.
     """
-    return chat_of(owner) == chat_of(held) and _number_of(held) <= _number_of(owner)
+    return chat_of(owner) == chat_of(holder) and _number_of(holder) <= _number_of(owner)
 
 
 def _number_of(owner: str) -> int:
@@ -273,11 +328,9 @@ def check_id(conversation_id: str) -> None:
 
 
 def check_page(limit: int, offset: int) -> None:
-    """Check a page of a store's list. Raises UsageError for a negative number."""
-    if limit < 0 or offset < 0:
-        raise UsageError(
-            f"limit={limit!r} and offset={offset!r} must not be negative; pass 0 or more"
-        )
+    """Check a page of a list. Raises UsageError unless both are whole numbers of at least 0."""
+    check_number("limit", limit, whole=True)
+    check_number("offset", offset, whole=True)
 
 
 def after_prefix(prefix: str) -> str | None:
@@ -296,9 +349,9 @@ def after_prefix(prefix: str) -> str | None:
 
 def held_by(step: PendingStep | None, now: float) -> str | None:
     """The durable chat that waits for an answer in this conversation, and so holds it."""
-    if step is None or not step.held:
+    if step is None or not step.locked:
         return None
-    waits = any(each.expires is None or each.expires > now for each in step.waiting)
+    waits = any(request.expires is None or request.expires > now for request in step.waiting)
     return step.chat_id if waits else None
 
 
@@ -309,7 +362,7 @@ def made_by(chat_id: str, message: Message) -> bool:
 
 def is_of(chat_id: str, messages: Sequence[Message], step: PendingStep | None) -> bool:
     """Return whether an earlier life of this chat wrote the end of the conversation."""
-    if step is not None and step.claimed == chat_id:
+    if step is not None and step.claimed_by == chat_id:
         return True
     return bool(messages) and made_by(chat_id, messages[-1])
 
@@ -322,21 +375,22 @@ def left_behind(
     A call that had begun may have run, so it does not run again. An approval that was claimed for
     a call that had not begun waits again.
     """
-    if step is not None and step.claimed is None:
+    if step is not None and step.claimed_by is None:
         return step, ()
     calls = open_calls(messages)
     rest = None if step is None else step.reopened(_not_begun(step, calls))
-    open = [] if rest is None else [each.id for each in rest.calls]
-    lost = [call for call in calls if call.id not in open]
+    open = [] if rest is None else [call.id for call in rest.calls]
+    lost_calls = [call for call in calls if call.id not in open]
     more = tuple(  # the ids do not depend on the process that writes them
-        [interrupted(call, f"interrupted.{len(messages) + n}") for n, call in enumerate(lost)]
+        [
+            interrupted_result(call, f"interrupted.{len(messages) + n}")
+            for n, call in enumerate(lost_calls)
+        ]
     )
     return rest, more
 
 
 def _not_begun(step: PendingStep, calls: Sequence[ToolCall]) -> set[str]:
     """The ids of those of these calls that wait, or waited, and cannot have run."""
-    begun = step.answered if step.begun is None else step.begun
-    waiting = {each.call.id for each in step.requests if each.id not in begun}
-    waiting |= {each.id for each in step.client_calls if each.id not in begun}
+    waiting = {call.id for call in step.calls} - step.begun_calls
     return waiting & {call.id for call in calls}

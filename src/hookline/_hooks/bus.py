@@ -64,13 +64,13 @@ class View:
         self.sources = sources
         self.own: dict[type, tuple[Hook, ...]] = {}  # of points that users declared
         self.guards: tuple[str, ...] = ()  # required hooks that were passed to the chat itself
-        self.checked: object = None  # the guards and tools that `reach.py` has compared
+        self.compared_with: object = None  # the guards and tools that `reach.py` has compared
         self.tool_guards = EMPTY  # the guards among the hooks of preToolCall
         self.__dict__.update(dict.fromkeys(TABLE, EMPTY))
         with _lock:  # no registration may come between watching a bus and reading its hooks
             for bus, _ in sources:
                 bus.watch(self)
-                for key in bus.used():
+                for key in bus.keys_in_use():
                     self.refresh(key)
             self.refresh_subscribers()
 
@@ -91,21 +91,21 @@ class View:
 
     def refresh(self, key: Key) -> None:
         """Update the hooks of one point after a change."""
-        merged: dict[object, Hook] = {}
+        by_id: dict[object, Hook] = {}
         for bus, keep in self.sources:
             for hook in bus.standing(key):
                 if keep is None or keep(hook):
                     # A bus may be a source twice, and a definition may be registered twice.
                     # Each hook still runs once, at its first place.
-                    merged.setdefault(hook.definition or hook, hook)
+                    by_id.setdefault(hook.definition or hook, hook)
         if isinstance(key, str):
-            hooks = self.__dict__[key] = _sorted(merged.values())
+            hooks = self.__dict__[key] = _sorted(by_id.values())
             if key == "preToolCall":
                 guards = tuple(hook for hook in hooks if hook.guard)
                 if guards != self.tool_guards:  # the same tuple says that no guard has changed
                     self.tool_guards = guards
         else:
-            self.own[key] = _sorted(merged.values())
+            self.own[key] = _sorted(by_id.values())
 
     if TYPE_CHECKING:
         onHook: tuple[Hook, ...]
@@ -198,11 +198,11 @@ class HookBus(Generic[DepsT]):
         hook.alive = False  # a dispatch under way still has the hook in its tuple
         key = hook.spec.key
         with _lock:
-            known = self.registered(key)
-            left = tuple(each for each in known if each is not hook)
-            if len(left) < len(known):
-                if left:
-                    self._hooks[key] = left
+            hooks = self.registered(key)
+            rest = tuple(other for other in hooks if other is not hook)
+            if len(rest) < len(hooks):
+                if rest:
+                    self._hooks[key] = rest
                 else:
                     del self._hooks[key]
                 self._refresh(key)
@@ -219,7 +219,7 @@ class HookBus(Generic[DepsT]):
         """Return all registrations."""
         return [hook for hooks in list(self._hooks.values()) for hook in hooks]
 
-    def used(self) -> tuple[Key, ...]:
+    def keys_in_use(self) -> tuple[Key, ...]:
         """Return the points that have hooks."""
         return tuple(self._hooks)
 
@@ -237,7 +237,7 @@ class HookBus(Generic[DepsT]):
 
     def hooks(self, point: object = None) -> tuple[HookInfo, ...]:
         """Return the registrations at one point or at all points, in firing order."""
-        return listed((self,), point)
+        return hook_infos((self,), point)
 
     def clear(self, point: object = None) -> None:
         """Remove the hooks at one point, or all hooks."""
@@ -292,7 +292,7 @@ class HookBus(Generic[DepsT]):
     def _leave(self, subscription: Subscription[Any]) -> None:
         with _lock:
             self._set_subscribers(
-                tuple(each for each in self.subscribers if each is not subscription)
+                tuple(other for other in self.subscribers if other is not subscription)
             )
 
     def _set_subscribers(self, subscribers: tuple[Subscription[Any], ...]) -> None:
@@ -333,13 +333,13 @@ of this bus get the events of all other agents.
 """
 
 
-def listed(buses: tuple[HookBus[Any], ...], point: object = None) -> tuple[HookInfo, ...]:
+def hook_infos(buses: tuple[HookBus[Any], ...], point: object = None) -> tuple[HookInfo, ...]:
     """The registrations of these buses at one point or at all points, in firing order."""
     keys: Iterable[Key]
     if point is not None:
         keys = (spec_of(point).key,)
     else:
-        keys = dict.fromkeys((*TABLE, *(key for bus in buses for key in bus.used())))
+        keys = dict.fromkeys((*TABLE, *(key for bus in buses for key in bus.keys_in_use())))
     return tuple(
         hook.info()
         for key in keys

@@ -96,9 +96,9 @@ class Watch:
         value: Any = None,
         *,
         inner: float = 0.0,
-        passed: Any = None,
+        new_value: Any = None,
     ) -> None:
-        told: OnHook[Any] = OnHook(
+        event: OnHook[Any] = OnHook(
             run=self._run,
             point=hook.spec.name,
             hook=hook.name,
@@ -108,14 +108,14 @@ class Watch:
             inner=inner,
             context=ctx,
             returned=value,
-            passed=passed,
+            passed=new_value,
         )
         for observer in self._view.onHook:
             # Outside the chat, so that observers are not reported to each other.
-            await notify_safely(observer, told)
+            await notify_safely(observer, event)
 
 
-def stopped() -> CancelledError:
+def stop_error() -> CancelledError:
     return CancelledError("the chat ended during this dispatch")
 
 
@@ -137,7 +137,7 @@ async def _drive(
             continue
         after: list[Any] = []  # the contexts for the next hook
         for ctx in contexts:
-            made: Sequence[Any] | None = None
+            results: Sequence[Any] | None = None
             if hook.alive:  # checked for each delta, because the hook may be disposed in between
                 if watch is not None:
                     start = perf_counter()
@@ -148,24 +148,24 @@ async def _drive(
                         if value.__class__ is CoroutineType or isawaitable(value):
                             value = await in_time(hook, value, firing.deadlines)
                         if value is not None:
-                            made = take(hook, ctx, value)
+                            results = take(hook, ctx, value)
                 except BaseException as exc:
                     if watch is not None:  # before the failure rule, which may raise
                         outcome = outcome_of_error(hook, exc)
                         await watch(hook, outcome, perf_counter() - start, ctx)
                     denial = excuse(hook, exc)
                     if denial is not None:
-                        made = take(hook, ctx, denial)
+                        results = take(hook, ctx, denial)
                 else:
                     if watch is not None:
                         outcome = outcome_of_value(hook, value)
                         await watch(hook, outcome, perf_counter() - start, ctx, value)
                 if firing.broken:
-                    raise stopped()
-            if made is None:
+                    raise stop_error()
+            if results is None:
                 after.append(ctx)
             else:
-                after.extend(made)
+                after.extend(results)
         contexts = after
     return contexts
 
@@ -192,7 +192,7 @@ async def intercept(
     ctx: C,
     firing: Firing = OUTSIDE,
     tool: str = "",
-    refused: type | None = None,
+    not_allowed: type | None = None,
     effects: list[tuple[Hook, str]] | None = None,
 ) -> tuple[C, Any, list[Any]]:
     """Call interceptors as a chain; returns the last context, the value at the end, kept values.
@@ -201,27 +201,27 @@ async def intercept(
     value is added to `effects`, with the effect of the value.
     """
     last, end = ctx, None
-    kept: list[Any] = []
+    values: list[Any] = []
 
     def take(hook: Hook, ctx: Any, value: Any) -> Sequence[Any] | None:
         nonlocal last, end
         contexts: Sequence[Any] | None = None
         for part in parts_of(hook, value):
-            act = effect_of(hook, ctx, part, refused)
+            act = effect_of(hook, ctx, part, not_allowed)
             if effects is not None:
                 effects.append((hook, act))
             if act is END:
                 end = part
                 return ()  # without a context, no further hook runs
             if act is KEEP:
-                kept.append(part)
+                values.append(part)
             else:
                 last = ctx = _replace(ctx, **{act: part})
                 contexts = (last,)
         return contexts
 
     await _drive(hooks, ctx, take, firing, tool)
-    return last, end, kept
+    return last, end, values
 
 
 async def look(
@@ -232,25 +232,25 @@ async def look(
     Changes, and values at the end that are no refusals, are ignored.
     """
     end = None
-    kept: list[Any] = []
+    values: list[Any] = []
 
     def take(hook: Hook, ctx: Any, value: Any) -> Sequence[Any] | None:
         nonlocal end
         act = effect_of(hook, ctx, value)
         if act is KEEP:
-            kept.append(value)
+            values.append(value)
         elif act is END and isinstance(value, refusals):
             end = value
             return ()
         return None
 
     await _drive(hooks, ctx, take, firing, tool)
-    return end, kept
+    return end, values
 
 
 async def flow(hooks: Hooks, ctx: Any, firing: Firing = OUTSIDE) -> Sequence[Any]:
     """Call delta hooks: each turns a delta into none, one or several for the later hooks."""
-    return [left.delta for left in await _drive(hooks, ctx, _split, firing)]
+    return [piece.delta for piece in await _drive(hooks, ctx, _split, firing)]
 
 
 def _split(hook: Hook, ctx: Any, value: Any) -> Sequence[Any]:

@@ -70,12 +70,16 @@ class HookDef:
         bind = getattr(self.fn, "__get__", None)
         if instance is None or bind is None:
             return self
-        bound: HookDef = object.__new__(type(self))
-        bound.options, bound.point, bound.origin = self.options, self.point, self.origin
-        bound.fn = bind(instance, owner)
-        bound._class = None
-        bound._unbound, bound._bound_to = self, instance
-        return bound
+        definition: HookDef = object.__new__(type(self))
+        definition.options, definition.point, definition.origin = (
+            self.options,
+            self.point,
+            self.origin,
+        )
+        definition.fn = bind(instance, owner)
+        definition._class = None
+        definition._unbound, definition._bound_to = self, instance
+        return definition
 
     # Each access binds anew, so definitions compare like methods: by function and object.
 
@@ -136,10 +140,10 @@ def hooks_of(holder: object) -> list[Any]:
         for name, value in getattr(kind, "__dict__", {}).items()
         if isinstance(value, (HookDef, staticmethod))  # no property is evaluated
     )
-    found = [getattr(holder, name) for name in names]
-    own: list[Any] = [value for value in found if isinstance(value, HookDef)]
-    given: Any = getattr(holder, "hooks", None)
-    return own if given is None else [given, *own]
+    definitions = [getattr(holder, name) for name in names]
+    own: list[Any] = [value for value in definitions if isinstance(value, HookDef)]
+    declared: Any = getattr(holder, "hooks", None)
+    return own if declared is None else [declared, *own]
 
 
 def define(point: object, hook: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -147,44 +151,46 @@ def define(point: object, hook: Callable[..., Any] | None = None, **options: Any
     if hook is not None:
         return HookDef(point, hook, **options)
 
-    def made(fn: Callable[..., Any]) -> HookDef:
+    def definition(fn: Callable[..., Any]) -> HookDef:
         return HookDef(point, fn, **options)
 
-    return made
+    return definition
 
 
 def definitions(
-    hooks: HooksArgument, found: dict[str, HookDef] | None = None
+    hooks: HooksArgument, by_id: dict[str, HookDef] | None = None
 ) -> dict[str, HookDef]:
     """Add the definitions that have an id to `found`; each id may belong to only one definition."""
-    found = {} if found is None else found
-    for each in _flat(hooks):
-        if isinstance(each, HookDef) and each.id is not None:
-            other = found.setdefault(each.id, each)
-            if other != each:
+    by_id = {} if by_id is None else by_id
+    for item in _flat(hooks):
+        if isinstance(item, HookDef) and item.id is not None:
+            other = by_id.setdefault(item.id, item)
+            if other != item:
                 raise UsageError(
-                    f"two hooks have the id {each.id!r}: {other!r} and {each!r}; give one of them "
+                    f"two hooks have the id {item.id!r}: {other!r} and {item!r}; give one of them "
                     "another id"
                 )
-    return found
+    return by_id
 
 
-def expand(hooks: HooksArgument, known: Mapping[str, HookDef], origin: str) -> list[Hook]:
+def expand(
+    hooks: HooksArgument, definitions_by_id: Mapping[str, HookDef], origin: str
+) -> list[Hook]:
     """Make the registrations for `hooks=`: a table, or definitions, ids and lists of these."""
-    made: list[Hook] = []
-    for each in _flat(hooks):
-        if isinstance(each, HookDef):
-            made.append(each.register(origin))
-        elif isinstance(each, str):
-            if each not in known:
-                raise UnknownHookError(each, known, what="hook id")
-            made.append(known[each].register(origin))
+    hooks_made: list[Hook] = []
+    for item in _flat(hooks):
+        if isinstance(item, HookDef):
+            hooks_made.append(item.register(origin))
+        elif isinstance(item, str):
+            if item not in definitions_by_id:
+                raise UnknownHookError(item, definitions_by_id, what="hook id")
+            hooks_made.append(definitions_by_id[item].register(origin))
         else:
-            point, fn = each
-            made.append(make_hook(point, fn, {}, origin))
-    for hook in made:
+            point, fn = item
+            hooks_made.append(make_hook(point, fn, {}, origin))
+    for hook in hooks_made:
         hook.declared = True
-    return made
+    return hooks_made
 
 
 def _flat(hooks: Any) -> Iterator[HookDef | str | tuple[Any, Any]]:
@@ -197,23 +203,23 @@ def _flat(hooks: Any) -> Iterator[HookDef | str | tuple[Any, Any]]:
         return
     if isinstance(hooks, (str, HookDef)) or not isinstance(hooks, Sequence):
         raise UsageError(f"hooks={hooks!r} must be a list, or a dict of points and functions")
-    given = cast("Sequence[Any]", hooks)  # type: ignore[redundant-cast]
-    for each in given:
-        if isinstance(each, (HookDef, str)):
-            yield each
-        elif isinstance(each, (Sequence, Mapping)):
-            yield from _flat(each)
+    items = cast("Sequence[Any]", hooks)  # type: ignore[redundant-cast]
+    for item in items:
+        if isinstance(item, (HookDef, str)):
+            yield item
+        elif isinstance(item, (Sequence, Mapping)):
+            yield from _flat(item)
         else:
-            yield from _flat(_held(each))
+            yield from _flat(_hooks_held_by(item))
 
 
-def _held(each: object) -> list[Any]:
-    if isinstance(each, type):
-        raise UsageError(f"hooks= has the class {each.__qualname__}; pass an instance of the class")
-    held = hooks_of(each)
-    if not held and not hasattr(each, "hooks"):
+def _hooks_held_by(item: object) -> list[Any]:
+    if isinstance(item, type):
+        raise UsageError(f"hooks= has the class {item.__qualname__}; pass an instance of the class")
+    definitions = hooks_of(item)
+    if not definitions and not hasattr(item, "hooks"):
         raise UsageError(
-            f"{each!r} in hooks= is not a hook; pass a hook made by define_hook or "
+            f"{item!r} in hooks= is not a hook; pass a hook made by define_hook or "
             "hookline.hooks, the id of a hook, or an object that has hooks"
         )
-    return held
+    return definitions

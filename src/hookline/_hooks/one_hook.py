@@ -109,16 +109,16 @@ def _act_of(hook: Hook, value: object) -> str | None:
     return act
 
 
-def effect_of(hook: Hook, ctx: Any, value: object, refused: type | None = None) -> str:
+def effect_of(hook: Hook, ctx: Any, value: object, not_allowed: type | None = None) -> str:
     """Return the effect of the value at this point; raises HookReturnError if it is not allowed."""
     spec = hook.spec
-    if refused is not None and isinstance(value, refused):
-        rest = ", ".join(kind.__name__ for kind in spec.acts if kind is not refused)
+    if not_allowed is not None and isinstance(value, not_allowed):
+        rest = ", ".join(kind.__name__ for kind in spec.acts if kind is not not_allowed)
         raise refusal(hook, value, f"{rest}, None (the value was already converted once)")
     act = _act_of(hook, value)
     if act is None:
         raise refusal(hook, value)
-    if spec.check is not None and act is not END and act is not KEEP:
+    if spec.check is not None and act is not END:
         problem = spec.check(ctx, value)
         if problem:
             raise refusal(hook, value, problem)
@@ -136,8 +136,8 @@ def parts_of(hook: Hook, value: object) -> tuple[object, ...]:
     return parts
 
 
-def refusal(hook: Hook, value: object, allowed: str = "") -> HookReturnError:
-    return HookReturnError(hook.spec.name, hook.name, value, allowed or hook.spec.allowed)
+def refusal(hook: Hook, value: object, may_return: str = "") -> HookReturnError:
+    return HookReturnError(hook.spec.name, hook.name, value, may_return or hook.spec.may_return)
 
 
 def outcome_of_value(hook: Hook, value: object) -> HookOutcome:

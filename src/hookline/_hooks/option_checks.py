@@ -14,6 +14,7 @@ _POINTS: Final = {
     "withhold": ("onResponse",),
     "guard": ("preToolCall",),
     "keeps_deltas": ("onResponse", "preMessage"),
+    "observes": ("aroundChat", "aroundRequest", "aroundToolCall"),
 }
 
 
@@ -44,6 +45,7 @@ def problem_of(
     required: object = False,
     withhold: object = False,
     keeps_deltas: object = False,
+    observes: object = False,
 ) -> str | None:
     """Describe the first problem with a hook and its options; None if there is none."""
     if not callable(hook):
@@ -62,6 +64,7 @@ def problem_of(
         "required": required,
         "withhold": withhold,
         "keeps_deltas": keeps_deltas,
+        "observes": observes,
     }
     if (problem := _problem_of_flags(spec, flags)) is not None:
         return problem
@@ -108,7 +111,7 @@ def _problem_of_names(tools: object) -> str | None:
         return (
             "tools=[] matches no tool, so the hook would never run; leave out tools= for all tools"
         )
-    for each in cast("tuple[object, ...]", tools):
-        if not isinstance(each, str) or not each:
-            return f"tools= has {each!r}, which matches no tool; use names, or patterns like 'a_*'"
+    for tool in cast("tuple[object, ...]", tools):
+        if not isinstance(tool, str) or not tool:
+            return f"tools= has {tool!r}, which matches no tool; use names, or patterns like 'a_*'"
     return None

@@ -69,7 +69,7 @@ class Uninstall:
         self._cleanups: list[Callable[[], object]] = []  # to be awaited, in reverse order
         self._inner: list[Uninstall] = []
         self._closing: asyncio.Task[None] | None = None
-        self._awaited = False  # whether a caller gets the exceptions of the cleanup
+        self._is_awaited = False  # whether a caller gets the exceptions of the cleanup
         self._raised: list[Exception] = []
 
     def note(self, dispose: Callable[[], object], /) -> None:
@@ -83,19 +83,19 @@ class Uninstall:
         (self._cleanups if is_async_callable(cleanup) else self._undo).append(cleanup)
 
     @property
-    def gone(self) -> bool:
+    def is_done(self) -> bool:
         """True once everything has been removed and the cleanup has ended."""
         busy = self._undo or self._cleanups or (self._closing and not self._closing.done())
-        return not busy and all(each.gone for each in self._inner)
+        return not busy and all(inner.is_done for inner in self._inner)
 
     def __call__(self) -> None:
         """Undo all steps in reverse order; the first exception is raised at the end."""
         raised: list[BaseException] = []
         while self._undo:
             try:
-                left: Any = self._undo.pop()()
-                if isawaitable(left):  # a sync cleanup function that returned a coroutine
-                    self._cleanups.append(partial(_awaited, left))
+                pending: Any = self._undo.pop()()
+                if isawaitable(pending):  # a sync cleanup function that returned a coroutine
+                    self._cleanups.append(partial(_await_work, pending))
             except Exception as exc:
                 raised.append(exc)
         self._start()
@@ -120,16 +120,16 @@ class Uninstall:
                     if isawaitable(done):
                         await done
             except Exception as exc:
-                if self._awaited:
+                if self._is_awaited:
                     self._raised.append(exc)
                 else:
                     log_throw(f"{self.origin} raised during its cleanup", exc)
 
     def _await(self) -> None:
         """Keep the exceptions of the cleanup for a caller, also those of inner plugins."""
-        self._awaited = True
-        for each in self._inner:
-            each._await()
+        self._is_awaited = True
+        for inner in self._inner:
+            inner._await()
 
     async def aclose(self) -> None:
         """Remove everything and wait for the cleanup; raises exceptions from the cleanup."""
@@ -180,7 +180,7 @@ async def close_all(plugins: Iterable[Uninstall]) -> None:
 
 
 @contextmanager
-def noted(plugin: Uninstall) -> Generator[None]:
+def collecting(plugin: Uninstall) -> Generator[None]:
     """Note everything added from this context for the plugin, and for the plugin that uses it."""
     outer = OWNER.get()
     token = OWNER.set(plugin)
@@ -213,7 +213,7 @@ async def set_up(plugin: Callable[[Any], object], agent: object, undo: Uninstall
     undo.clean_up(cleanup)
 
 
-async def _awaited(work: Awaitable[Any]) -> Any:
+async def _await_work(work: Awaitable[Any]) -> Any:
     return await work
 
 

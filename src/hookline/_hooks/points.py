@@ -40,16 +40,20 @@ from hookline._base.messages import (
 )
 from hookline._base.returns import (
     ApprovalRequest,
+    Approve,
     Ask,
     Continue,
     Decision,
     Deny,
+    Guide,
+    Hold,
     MessageChanges,
     Outcome,
     Response,
     Stop,
     ToolFailure,
     ToolResult,
+    When,
 )
 from hookline._base.run import D, Run
 from hookline._model.model import (
@@ -78,7 +82,7 @@ END: Final = "(end)"  # the value ends the chain and is its result
 KEEP: Final = "(keep)"  # the value is collected and the chain continues
 
 ENDS_CHAT: Final = "the chat ends, `onChatError` fires, and the same exception reaches the caller"
-IGNORED: Final = "the exception is logged and ignored"
+LOGGED: Final = "the exception is logged and ignored"
 NO_CHAT: Final = "runs again, because a change of a message is not part of a chat"
 
 
@@ -123,7 +127,7 @@ class PointSpec(Data, frozen=True, kw_only=True):
         return self.name if TABLE.get(self.name) is self else self.context
 
     @property
-    def allowed(self) -> str:
+    def may_return(self) -> str:
         """The values that a hook may return, as text for an error message."""
         names = [kind.__name__ for kind in self.acts]
         if self.flat:
@@ -204,7 +208,7 @@ class Interceptor(Data, Generic[R], frozen=True):
     def declare(cls) -> PointSpec:
         """Make the point's properties when the point is first used; raises HookOptionError."""
         field = _payload(cls)
-        acts = dict.fromkeys(_taken(cls, Interceptor), field)
+        acts = dict.fromkeys(_types_of(cls, Interceptor), field)
         acts.update(dict.fromkeys(cls.ends, END))
         return PointSpec(
             name=cls.__qualname__, kind="interceptor", acts=acts, payload=field, context=cls
@@ -224,7 +228,7 @@ class Wrapper(Data, Generic[R], frozen=True):
     @classmethod
     def declare(cls) -> PointSpec:
         """Make the point's properties when the point is first used; raises HookOptionError."""
-        acts = dict.fromkeys(_taken(cls, Wrapper), END)
+        acts = dict.fromkeys(_types_of(cls, Wrapper), END)
         field = _payload(cls)
         return PointSpec(
             name=cls.__qualname__,
@@ -248,7 +252,7 @@ def _payload(cls: Any) -> str:
     return field
 
 
-def _taken(cls: type, base: type) -> tuple[type, ...]:
+def _types_of(cls: type, base: type) -> tuple[type, ...]:
     """The runtime types of R in `class MyPoint(Interceptor[R])`."""
     for parent in getattr(cls, "__orig_bases__", ()):
         if get_origin(parent) is base:
@@ -286,7 +290,12 @@ def _runtime_types(hint: Any) -> list[type]:
 # ── restrictions on replacements ────────────────────────────────────────────────────────────
 
 
-def _same_call(ctx: Any, call: ToolCall) -> str | None:
+def _same_call(ctx: Any, call: ToolCall | Ask | Approve) -> str | None:
+    if isinstance(call, Approve):
+        changes = call.arguments is not None or call.remember is not None
+        return "Approve without arguments= and remember=" if changes else None
+    if isinstance(call, Ask):
+        return None
     if call.id != ctx.call.id or call.name != ctx.call.name:
         return f"ToolCall with id {ctx.call.id!r} and name {ctx.call.name!r} (arguments only)"
     return None
@@ -363,6 +372,23 @@ class PreChat(Context[D], frozen=True, kw_only=True):
 
 
 @row(
+    "preSteer",
+    "interceptor",
+    {UserMessage: "message", Hold: END, Deny: END},
+    check=_same_message,
+    note="A `Hold` keeps the message in the queue until the next request. A `Deny` returns it to "
+    "its sender with the reason. The message's id must stay the same",
+)
+class PreSteer(Context[D], frozen=True, kw_only=True):
+    """Before a message that was sent into the running chat is added to the history."""
+
+    message: UserMessage
+    """The message that was sent."""
+    when: When
+    """"next" or "idle", as the message was sent."""
+
+
+@row(
     "preRequest",
     "interceptor",
     {ModelRequest: "request", ModelResponse: END, Stop: END},
@@ -420,7 +446,14 @@ class OnDelta(Context[D], frozen=True, kw_only=True):
     """A piece of text, of reasoning or of a tool call; the end of a part; a source; or a file."""
 
 
-@row("onResponse", "interceptor", {ModelResponse: "response"})
+@row(
+    "onResponse",
+    "interceptor",
+    {ModelResponse: "response", Guide: END},
+    note="A `Guide` withdraws the answer: nothing of it is stored, a `ResponseReset` takes back "
+    "the text that was shown, and its calls do not run. The reason becomes a user message, and the "
+    "model is asked again, which counts as a step",
+)
 class OnResponse(Context[D], frozen=True, kw_only=True):
     """After each answer of the model or of a hook, before the answer is added to the history."""
 
@@ -457,14 +490,22 @@ class OnMessage(Context[D], frozen=True, kw_only=True):
 @row(
     "preToolCall",
     "interceptor",
-    {ToolCall: "call", Ask: KEEP, ToolResult: END, ToolFailure: END, Deny: END, Stop: END},
+    {
+        ToolCall: "call",
+        Ask: KEEP,
+        Approve: KEEP,
+        ToolResult: END,
+        ToolFailure: END,
+        Deny: END,
+        Stop: END,
+    },
     check=_same_call,
     at_tool=True,
     pair=(ToolCall, Ask),
     throws=f"{ENDS_CHAT}; with `on_error='deny'`, only this call is refused",
     note="A hook may change only the arguments of the call. `(call, Ask(…))` changes the call and "
-    "asks about it. If a hook returns a result, a `Deny` "
-    "or a `Stop`, the tool does not run",
+    "asks about it. `Approve()` answers the questions of the hooks before it. If a hook returns a "
+    "result, a `Deny` or a `Stop`, the tool does not run",
 )
 class PreToolCall(Context[D], frozen=True, kw_only=True):
     """Before a call's arguments are validated and before the tool runs."""
@@ -600,7 +641,7 @@ class OnChatDone(Context[D], frozen=True, kw_only=True):
     """The response that the caller gets."""
 
 
-@row("onChatAbort", "observer", throws=IGNORED)
+@row("onChatAbort", "observer", throws=LOGGED)
 class OnChatAbort(Context[D], frozen=True, kw_only=True):
     """After the chat was aborted."""
 
@@ -608,9 +649,11 @@ class OnChatAbort(Context[D], frozen=True, kw_only=True):
     """The reason that was passed to `abort()`."""
     partial: tuple[Message, ...]
     """The messages of the chat up to the abort; the history keeps them."""
+    by_reader: bool
+    """True if the stream's reader aborted, so that the stream raises no exception."""
 
 
-@row("onChatError", "observer", throws=IGNORED)
+@row("onChatError", "observer", throws=LOGGED)
 class OnChatError(Context[D], frozen=True, kw_only=True):
     """After the chat has failed."""
 
@@ -618,7 +661,7 @@ class OnChatError(Context[D], frozen=True, kw_only=True):
     """The exception that the caller gets."""
 
 
-@row("onChatEnd", "observer", throws=IGNORED)
+@row("onChatEnd", "observer", throws=LOGGED)
 class OnChatEnd(Context[D], frozen=True, kw_only=True):
     """After `onChatDone`, `onChatAbort` or `onChatError`."""
 
@@ -696,7 +739,7 @@ class OnMessageUpdate(Context[D], frozen=True, kw_only=True):
 @row(
     "onScopeRegister",
     "observer",
-    throws=IGNORED,
+    throws=LOGGED,
     note="The hook runs outside of a chat, so its context has no `run`",
 )
 class OnScopeRegister(Data, frozen=True, kw_only=True):
@@ -709,7 +752,7 @@ class OnScopeRegister(Data, frozen=True, kw_only=True):
 @row(
     "onScopeUnregister",
     "observer",
-    throws=IGNORED,
+    throws=LOGGED,
     note="The hook runs outside of a chat, so its context has no `run`",
 )
 class OnScopeUnregister(Data, frozen=True, kw_only=True):
@@ -722,7 +765,7 @@ class OnScopeUnregister(Data, frozen=True, kw_only=True):
 @row(
     "onHook",
     "observer",
-    throws=IGNORED,
+    throws=LOGGED,
     note="Hooks at `onHook` itself are not reported. `ctx.run` is None outside of a chat. A "
     'wrapper that only lets an exception of `proceed` pass is "ok"',
 )
@@ -756,6 +799,8 @@ DECIDED: Final[dict[type, HookOutcome]] = {
     Ask: "asked",
     ToolFailure: "blocked",
     Deny: "blocked",
+    Guide: "blocked",
+    Hold: "blocked",
     ToolResult: "answered",
     ModelResponse: "answered",
 }

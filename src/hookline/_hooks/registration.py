@@ -70,6 +70,9 @@ class HookOptions(Data, frozen=True, kw_only=True):
     keeps_deltas: bool = False
     """A promise: what `onDelta` has let pass is what the hook leaves in the answer. Other hooks at
     onResponse and preMessage delay the text for clients that cannot withdraw it."""
+    observes: bool = False
+    """A promise: the wrapper changes nothing. Copies made by `agent.twin()` leave it out, as they
+    leave out observers. Only at the points of wrappers."""
 
 
 class HookInfo(HookOptions, frozen=True, kw_only=True):
@@ -102,12 +105,12 @@ class Hook:
         "fn",
         "guard",
         "is_async",
+        "log_keys",
         "name",
         "options",
         "origin",
         "spec",
         "timeout",
-        "told",
         "tools",
     )
 
@@ -128,7 +131,7 @@ class Hook:
         self.definition = definition  # the HookDef that it was made from
         self.declared = False  # True if made from `hooks=`: `only_hooks=` of a chat replaces it
         self.alive = True
-        self.told: set[str] = set()  # what was logged about it, since each is logged once
+        self.log_keys: set[str] = set()  # what was logged about it, since each is logged once
         self.is_async = is_async_callable(fn)
         self.guard = options.guard  # read before each tool call
 
@@ -168,7 +171,7 @@ class Disposer:
         self()
 
 
-_ADDED: Final = ("priority", "name", "tools", "timeout", "on_error", "inherit", "guard")
+_ADD_OPTIONS: Final = ("priority", "name", "tools", "timeout", "on_error", "inherit", "guard")
 _DECLARED: Final = HookOptions.__struct_fields__
 
 
@@ -176,21 +179,21 @@ def make_hook(
     point: object, fn: Callable[..., Any], options: Mapping[str, Any], origin: str
 ) -> Hook:
     """Make a checked registration, not yet on a bus; its origin is the plugin being set up."""
-    spec, checked = check_hook(point, fn, options, _ADDED)
-    check_parameters(spec, fn, checked.name)
+    spec, values = check_hook(point, fn, options, _ADD_OPTIONS)
+    check_parameters(spec, fn, values.name)
     owner = OWNER.get()
     if owner is not None and origin == "add_hook":  # a global hook is shown as global
         origin = owner.origin
-    return Hook(spec, fn, checked, origin)
+    return Hook(spec, fn, values, origin)
 
 
 def check_hook(
-    point: object, fn: Any, given: Mapping[str, Any], known: Iterable[str] = _DECLARED
+    point: object, fn: Any, keywords: Mapping[str, Any], names: Iterable[str] = _DECLARED
 ) -> tuple[PointSpec, HookOptions]:
     """Check a hook and its options; raises HookOptionError and UnknownHookError."""
-    spec = check_names(point, given, known)
-    name = given.get("name") or _name_of(fn)
-    options: dict[str, Any] = {**given, "name": name}
+    spec = check_names(point, keywords, names)
+    name = keywords.get("name") or _name_of(fn)
+    options: dict[str, Any] = {**keywords, "name": name}
     if isinstance(options.get("tools"), Iterable) and not isinstance(
         options["tools"], (str, bytes)
     ):
@@ -204,26 +207,29 @@ def check_hook(
     return spec, HookOptions(**options)
 
 
-def check_names(point: object, given: Iterable[str], known: Iterable[str] = _ADDED) -> PointSpec:
+def check_names(
+    point: object, options: Iterable[str], names: Iterable[str] = _ADD_OPTIONS
+) -> PointSpec:
     """Check that all options are known; returns the point's spec."""
     spec = spec_of(point)
-    for name in sorted(set(given) - set(known)):
-        there = ", ".join(sorted(known))
+    for name in sorted(set(options) - set(names)):
+        known_names = ", ".join(sorted(names))
         raise HookOptionError(
             spec.name,
             "?",
-            f"there is no option {name!r}{did_you_mean(closest(name, known))}; use one of: {there}",
+            f"there is no option {name!r}{did_you_mean(closest(name, names))}; "
+            f"use one of: {known_names}",
         )
     return spec
 
 
 def check_parameters(spec: PointSpec, fn: Callable[..., Any], name: str) -> None:
     """Check that a function can be called with the arguments of the point."""
-    given = ("ctx", "proceed") if spec.kind == "wrapper" else ("ctx",)
+    parameters = ("ctx", "proceed") if spec.kind == "wrapper" else ("ctx",)
     try:
-        signature(fn).bind(*given)
+        signature(fn).bind(*parameters)
     except TypeError as exc:
-        problem = f"it must take ({', '.join(given)}): {exc}"
+        problem = f"it must take ({', '.join(parameters)}): {exc}"
         raise HookOptionError(spec.name, name, problem) from None
     except ValueError:
         return  # implemented in C: the parameters are unknown
@@ -246,8 +252,8 @@ def _where(hook: Any) -> str | None:
         hook = unwrap(_without_partials(hook))
     except ValueError:  # the function wraps itself
         return None
-    for found in (hook, hook.__call__):
-        code = getattr(found, "__code__", None)
+    for function in (hook, hook.__call__):
+        code = getattr(function, "__code__", None)
         if code is not None:
-            return f"{found.__module__}:{code.co_firstlineno}"
+            return f"{function.__module__}:{code.co_firstlineno}"
     return None

@@ -34,8 +34,8 @@ def notify_of_scope(view: View, point: str, ctx: Any) -> list[Callable[[], Await
             outcome = "raised"
             log_fault(hook, exc)
         if view.onHook or isawaitable(value):
-            spent = perf_counter() - start
-            late.append(partial(_finish, view, hook, ctx, value, outcome, spent))
+            seconds = perf_counter() - start
+            late.append(partial(_finish, view, hook, ctx, value, outcome, seconds))
     return late
 
 
@@ -44,7 +44,7 @@ async def _call(view: View, hook: Hook, ctx: Any) -> None:
 
 
 async def _finish(
-    view: View, hook: Hook, ctx: Any, value: Any, outcome: HookOutcome, spent: float
+    view: View, hook: Hook, ctx: Any, value: Any, outcome: HookOutcome, seconds: float
 ) -> None:
     """Await the value of a sync observer if it is awaitable, and report the hook to `onHook`."""
     if isawaitable(value):
@@ -54,5 +54,5 @@ async def _finish(
         except BaseException as exc:
             value, outcome = None, "raised"
             log_fault(hook, exc)
-        spent += perf_counter() - start
-    await Watch(view, None)(hook, outcome, spent, ctx, value)
+        seconds += perf_counter() - start
+    await Watch(view, None)(hook, outcome, seconds, ctx, value)

@@ -22,10 +22,10 @@ _BY_NAME: Final = any(f"OTEL_PYTHON_{kind}_PROVIDER" in os.environ for kind in (
 class HookSource(Protocol):
     """Adds its own hooks to chats, such as `hookline.otel.Telemetry`."""
 
-    def bus_for_chat(self, beside: Collection[object]) -> HookBus[Any] | None:
+    def bus_for_chat(self, keys: Collection[object]) -> HookBus[Any] | None:
         """Return the hooks for a chat that begins now, or None; called once per chat.
 
-        `beside` are the points at which the chat has other hooks.
+        `keys` are the points at which the chat has other hooks.
         """
         ...
 
@@ -35,12 +35,12 @@ class DefaultTelemetry:
 
     __slots__ = ()
 
-    def bus_for_chat(self, beside: Collection[object]) -> HookBus[Any] | None:
+    def bus_for_chat(self, keys: Collection[object]) -> HookBus[Any] | None:
         modules = sys.modules
         if not _BY_NAME and _API[0] not in modules and _API[1] not in modules:
             return None
         door = modules.get(TELEMETRY) or import_module(TELEMETRY)
-        bus: HookBus[Any] | None = door.default_bus(beside)
+        bus: HookBus[Any] | None = door.default_bus(keys)
         return bus
 
 

@@ -39,9 +39,11 @@ class Subscription(Generic[E]):
             raise UsageError(f"size={size!r} must be an integer of at least 1")
         if overflow not in ("close", "drop_oldest"):
             raise UsageError(f"overflow={overflow!r} must be 'close' or 'drop_oldest'")
-        for each in types:
-            if not isinstance(each, (type, UnionType)):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise UsageError(f"{each!r} is not an event type; pass classes such as TextDelta")
+        for event_type in types:
+            if not isinstance(event_type, (type, UnionType)):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise UsageError(
+                    f"{event_type!r} is not an event type; pass classes such as TextDelta"
+                )
         self.types = types
         """The types of events to deliver; empty for all events."""
         self.size = size
@@ -79,10 +81,10 @@ class Subscription(Generic[E]):
             return
         loop = waiter.get_loop()
         try:
-            here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+            current: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
         except RuntimeError:
-            here = None
-        if here is loop:
+            current = None
+        if current is loop:
             waiter.set_result(None)
         elif not loop.is_closed():  # closed, with a reader that nobody has cancelled
             loop.call_soon_threadsafe(_release, waiter)

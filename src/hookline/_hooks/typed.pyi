@@ -10,9 +10,12 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from hookline._base.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
 from hookline._base.returns import (
+    Approve,
     Ask,
     Continue,
     Deny,
+    Guide,
+    Hold,
     MessageChanges,
     Response,
     Stop,
@@ -72,6 +75,7 @@ class AddHook(Protocol[D]):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        observes: bool = False,
     ) -> Disposer: ...
     @overload
     def __call__(
@@ -90,6 +94,18 @@ class AddHook(Protocol[D]):
         self,
         point: Literal["preChat"] | type[p.PreChat[Any]],
         hook: Callable[[p.PreChat[D]], Maybe[ChatRequest | ModelResponse | Stop]],
+        *,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Disposer: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["preSteer"] | type[p.PreSteer[Any]],
+        hook: Callable[[p.PreSteer[D]], Maybe[UserMessage | Hold | Deny]],
         *,
         priority: int = 0,
         name: str | None = None,
@@ -122,6 +138,7 @@ class AddHook(Protocol[D]):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        observes: bool = False,
     ) -> Disposer: ...
     @overload
     def __call__(
@@ -158,7 +175,7 @@ class AddHook(Protocol[D]):
     def __call__(
         self,
         point: Literal["onResponse"] | type[p.OnResponse[Any]],
-        hook: Callable[[p.OnResponse[D]], Maybe[ModelResponse]],
+        hook: Callable[[p.OnResponse[D]], Maybe[ModelResponse | Guide]],
         *,
         priority: int = 0,
         name: str | None = None,
@@ -198,7 +215,16 @@ class AddHook(Protocol[D]):
         point: Literal["preToolCall"] | type[p.PreToolCall[Any]],
         hook: Callable[
             [p.PreToolCall[D]],
-            Maybe[ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop | tuple[ToolCall, Ask]],
+            Maybe[
+                ToolCall
+                | Ask
+                | Approve
+                | ToolResult
+                | ToolFailure
+                | Deny
+                | Stop
+                | tuple[ToolCall, Ask]
+            ],
         ],
         *,
         priority: int = 0,
@@ -224,6 +250,7 @@ class AddHook(Protocol[D]):
         on_error: OnError = "raise",
         tools: Iterable[str] | None = None,
         inherit: bool = False,
+        observes: bool = False,
     ) -> Disposer: ...
     @overload
     def __call__(
@@ -455,6 +482,7 @@ class HookDecorator(Protocol[DepsT]):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        observes: bool = False,
     ) -> WrapperDecorator[p.AroundChat[DepsT], UserMessage, Response]: ...
     @overload
     def __call__(
@@ -481,6 +509,17 @@ class HookDecorator(Protocol[DepsT]):
     @overload
     def __call__(
         self,
+        point: Literal["preSteer"] | type[p.PreSteer[Any]],
+        *,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> InterceptorDecorator[p.PreSteer[DepsT], UserMessage | Hold | Deny]: ...
+    @overload
+    def __call__(
+        self,
         point: Literal["preRequest"] | type[p.PreRequest[Any]],
         *,
         priority: int = 0,
@@ -499,6 +538,7 @@ class HookDecorator(Protocol[DepsT]):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        observes: bool = False,
     ) -> WrapperDecorator[p.AroundRequest[DepsT], ModelRequest, ModelResponse]: ...
     @overload
     def __call__(
@@ -533,7 +573,7 @@ class HookDecorator(Protocol[DepsT]):
         on_error: OnError = "raise",
         inherit: bool = False,
         keeps_deltas: bool = False,
-    ) -> InterceptorDecorator[p.OnResponse[DepsT], ModelResponse]: ...
+    ) -> InterceptorDecorator[p.OnResponse[DepsT], ModelResponse | Guide]: ...
     @overload
     def __call__(
         self,
@@ -573,7 +613,7 @@ class HookDecorator(Protocol[DepsT]):
         guard: bool = False,
     ) -> InterceptorDecorator[
         p.PreToolCall[DepsT],
-        ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop | tuple[ToolCall, Ask],
+        ToolCall | Ask | Approve | ToolResult | ToolFailure | Deny | Stop | tuple[ToolCall, Ask],
     ]: ...
     @overload
     def __call__(
@@ -586,6 +626,7 @@ class HookDecorator(Protocol[DepsT]):
         on_error: OnError = "raise",
         tools: Iterable[str] | None = None,
         inherit: bool = False,
+        observes: bool = False,
     ) -> WrapperDecorator[p.AroundToolCall[DepsT], ToolCall, ToolResult | ToolFailure]: ...
     @overload
     def __call__(
@@ -802,6 +843,7 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        observes: bool = False,
     ) -> HookDef: ...
     @overload
     def __call__(
@@ -822,6 +864,20 @@ class DefineHook(Protocol):
         self,
         point: Literal["preChat"] | type[p.PreChat[Any]],
         hook: Callable[[p.PreChat[Any]], Maybe[ChatRequest | ModelResponse | Stop]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> HookDef: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["preSteer"] | type[p.PreSteer[Any]],
+        hook: Callable[[p.PreSteer[Any]], Maybe[UserMessage | Hold | Deny]],
         *,
         id: str | None = None,
         required: bool = False,
@@ -860,6 +916,7 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        observes: bool = False,
     ) -> HookDef: ...
     @overload
     def __call__(
@@ -898,7 +955,7 @@ class DefineHook(Protocol):
     def __call__(
         self,
         point: Literal["onResponse"] | type[p.OnResponse[Any]],
-        hook: Callable[[p.OnResponse[Any]], Maybe[ModelResponse]],
+        hook: Callable[[p.OnResponse[Any]], Maybe[ModelResponse | Guide]],
         *,
         id: str | None = None,
         required: bool = False,
@@ -945,7 +1002,16 @@ class DefineHook(Protocol):
         point: Literal["preToolCall"] | type[p.PreToolCall[Any]],
         hook: Callable[
             [p.PreToolCall[Any]],
-            Maybe[ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop | tuple[ToolCall, Ask]],
+            Maybe[
+                ToolCall
+                | Ask
+                | Approve
+                | ToolResult
+                | ToolFailure
+                | Deny
+                | Stop
+                | tuple[ToolCall, Ask]
+            ],
         ],
         *,
         id: str | None = None,
@@ -975,6 +1041,7 @@ class DefineHook(Protocol):
         on_error: OnError = "raise",
         tools: Iterable[str] | None = None,
         inherit: bool = False,
+        observes: bool = False,
     ) -> HookDef: ...
     @overload
     def __call__(
@@ -1242,6 +1309,7 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        observes: bool = False,
     ) -> Callable[
         [
             Callable[[p.AroundChat[Any], Proceed[UserMessage, Response]], Awaitable[Response]]
@@ -1289,6 +1357,25 @@ class DefineHook(Protocol):
     @overload
     def __call__(
         self,
+        point: Literal["preSteer"] | type[p.PreSteer[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[
+        [
+            Callable[[p.PreSteer[Any]], Maybe[UserMessage | Hold | Deny]]
+            | Callable[[Any, p.PreSteer[Any]], Maybe[UserMessage | Hold | Deny]]
+        ],
+        HookDef,
+    ]: ...
+    @overload
+    def __call__(
+        self,
         point: Literal["preRequest"] | type[p.PreRequest[Any]],
         *,
         id: str | None = None,
@@ -1317,6 +1404,7 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        observes: bool = False,
     ) -> Callable[
         [
             Callable[
@@ -1403,8 +1491,8 @@ class DefineHook(Protocol):
         keeps_deltas: bool = False,
     ) -> Callable[
         [
-            Callable[[p.OnResponse[Any]], Maybe[ModelResponse]]
-            | Callable[[Any, p.OnResponse[Any]], Maybe[ModelResponse]]
+            Callable[[p.OnResponse[Any]], Maybe[ModelResponse | Guide]]
+            | Callable[[Any, p.OnResponse[Any]], Maybe[ModelResponse | Guide]]
         ],
         HookDef,
     ]: ...
@@ -1464,13 +1552,27 @@ class DefineHook(Protocol):
             Callable[
                 [p.PreToolCall[Any]],
                 Maybe[
-                    ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop | tuple[ToolCall, Ask]
+                    ToolCall
+                    | Ask
+                    | Approve
+                    | ToolResult
+                    | ToolFailure
+                    | Deny
+                    | Stop
+                    | tuple[ToolCall, Ask]
                 ],
             ]
             | Callable[
                 [Any, p.PreToolCall[Any]],
                 Maybe[
-                    ToolCall | Ask | ToolResult | ToolFailure | Deny | Stop | tuple[ToolCall, Ask]
+                    ToolCall
+                    | Ask
+                    | Approve
+                    | ToolResult
+                    | ToolFailure
+                    | Deny
+                    | Stop
+                    | tuple[ToolCall, Ask]
                 ],
             ]
         ],
@@ -1489,6 +1591,7 @@ class DefineHook(Protocol):
         on_error: OnError = "raise",
         tools: Iterable[str] | None = None,
         inherit: bool = False,
+        observes: bool = False,
     ) -> Callable[
         [
             Callable[

@@ -26,14 +26,14 @@ def for_sub_agent(parent: View, sources: Sources) -> Sources:
     """The sources of a sub-agent, including the inherited hooks of its parent."""
     silent = any(isinstance(bus, NullBus) for bus, _ in sources)
     above = tuple(
-        (bus, _none if silent else _inherited(keep))
+        (bus, _none if silent else _for_sub_agents(keep))
         for bus, keep in parent.sources
         if bus is not global_bus
     )
     # Global hooks are not inherited: the sub-agent's own sources say whether they run.
     own = [source for source in sources if source[0] is not global_bus]
-    shared = [source for source in sources if source[0] is global_bus]
-    return (*shared, *above, *own)
+    shared_sources = [source for source in sources if source[0] is global_bus]
+    return (*shared_sources, *above, *own)
 
 
 def inherited_points(parent: View) -> set[object]:
@@ -54,5 +54,5 @@ def _stays(hook: Hook) -> bool:
     return not hook.declared or bool(hook.options.required)
 
 
-def _inherited(keep: Keep | None) -> Keep:
+def _for_sub_agents(keep: Keep | None) -> Keep:
     return lambda hook: bool(hook.options.inherit) and (keep is None or keep(hook))

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from hookline._base.errors import HookError
-from hookline._hooks.call_rules import Firing, Hooks, stopped
+from hookline._hooks.call_rules import Firing, Hooks, stop_error
 from hookline._hooks.one_hook import excuse, in_time, outcome_of_error, refusal
 from hookline._hooks.points import HookOutcome
 from hookline._hooks.registration import Hook
@@ -88,7 +88,7 @@ class _Way(msgspec.Struct, eq=False):
     result: Any = None
     error: BaseException | None = None
     inner: float = 0.0  # seconds spent in the next layers, measured only if there is a watch
-    passed: Any = None  # the value that was passed in place of the payload
+    new_value: Any = None  # the value that was passed in place of the payload
 
     async def __call__(self, payload: Any = None, /) -> Any:
         if self.running:
@@ -105,8 +105,8 @@ class _Way(msgspec.Struct, eq=False):
             self._ask_again(onion.again)
         ctx = self.ctx
         if payload is not None:
-            ctx = self._changed(payload)
-            self.passed = payload
+            ctx = self._with_changes(payload)
+            self.new_value = payload
         # Counted only now, because a refused call is a failure of the hook and not an attempt.
         self.calls += 1
         self.running = True
@@ -114,7 +114,7 @@ class _Way(msgspec.Struct, eq=False):
         start = perf_counter() if onion.firing.watch is not None else 0.0
         try:
             if onion.firing.broken:
-                raise stopped()
+                raise stop_error()
             result = self.result = await _inside(onion, self.index + 1, ctx)
             return result
         except BaseException as exc:
@@ -130,7 +130,7 @@ class _Way(msgspec.Struct, eq=False):
         if problem:
             raise HookError(f"hook {self.hook.name!r} at {self.hook.spec.name}: {problem}")
 
-    def _changed(self, payload: Any) -> Any:
+    def _with_changes(self, payload: Any) -> Any:
         """Return the context with the payload that the hook passed."""
         spec = self.hook.spec
         if not isinstance(payload, spec.takes):
@@ -178,6 +178,6 @@ async def _layer(onion: _Onion, index: int, hook: Hook, ctx: Any) -> Any:
         proceed.over = True
         proceed.error = None  # the exception's traceback refers to `proceed`
         if watch is not None:
-            spent = perf_counter() - start
-            inner, passed = proceed.inner, proceed.passed
-            await watch(hook, outcome, spent, ctx, value, inner=inner, passed=passed)
+            seconds = perf_counter() - start
+            inner, new_value = proceed.inner, proceed.new_value
+            await watch(hook, outcome, seconds, ctx, value, inner=inner, new_value=new_value)

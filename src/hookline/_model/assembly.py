@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from hookline._base.errors import ModelError
-from hookline._base.input import cleaned
+from hookline._base.input import without_surrogates
 from hookline._base.json import BadArguments, clean_data, clean_text, parse_arguments
 from hookline._base.messages import MediaPart, ModelPart, Reasoning, Source, Text, Timing, ToolCall
 from hookline._model.model import Finish, ModelResponse, ToolCallChunk
@@ -34,7 +34,7 @@ class _Call(msgspec.Struct, eq=False):
 class Assembly(msgspec.Struct, eq=False):
     """One answer that is being assembled. `taken` has the call ids of this conversation."""
 
-    taken: dict[str, int | None]
+    ids: dict[str, int | None]
     chat_id: str
     iteration: int
     limit: int  # the most bytes that the arguments of a call may have
@@ -44,10 +44,12 @@ class Assembly(msgspec.Struct, eq=False):
     source: PartKind | None = None  # the kind that the model is sending
     kind: PartKind | None = None  # the kind of the open part, which hooks may have changed
     text: list[str] = []  # the pieces of the open part
-    shown: bool = False  # whether the open part is not blank, so that its pieces are shown
+    visible: bool = False  # whether the open part is not blank, so that its pieces are shown
     began: float = 0.0  # when the model was called
     first: float | None = None  # when its first chunk arrived
-    waited: float = 0.0  # how long the chat had waited for its reader when the model was called
+    reader_seconds: float = (
+        0.0  # how long the chat had waited for its reader when the model was called
+    )
     hot: bool = False  # whether the fast path applies: shown text that hooks have not changed
 
     def add(self, text: str) -> str:
@@ -56,12 +58,12 @@ class Assembly(msgspec.Struct, eq=False):
         Blank text does not count as text, so a blank beginning is held back until more arrives.
         """
         self.text.append(text)
-        if self.shown:
+        if self.visible:
             return text
         whole = "".join(self.text)
         if not whole.strip():
             return ""
-        self.shown = True
+        self.visible = True
         self.hot = self.kind == "text" == self.source
         return whole
 
@@ -71,18 +73,18 @@ class Assembly(msgspec.Struct, eq=False):
         text = "".join(self.text)
         self.pieces += len(self.text)
         self.text = []
-        self.shown = self.hot = False
+        self.visible = self.hot = False
         if kind == "text" and text.strip():
             self.parts.append(Text(text, clean_data(meta)))
         elif kind == "reasoning" and (meta or text.strip()):
-            said = text if text.strip() else ""  # text that was not shown is not stored
-            self.parts.append(Reasoning(said, clean_data(meta)))
+            stored_text = text if text.strip() else ""  # text that was not shown is not stored
+            self.parts.append(Reasoning(stored_text, clean_data(meta)))
 
     def add_part(self, part: Source | MediaPart) -> Source | MediaPart:
         """Add a whole part and return it as stored; no text or reasoning part may be open."""
-        made = cleaned(part)
-        self.parts.append(made)
-        return made
+        clean_part = without_surrogates(part)
+        self.parts.append(clean_part)
+        return clean_part
 
     def call(self, chunk: ToolCallChunk) -> tuple[str, str]:
         """Add a piece of a call; returns the call's id and name."""
@@ -91,7 +93,7 @@ class Assembly(msgspec.Struct, eq=False):
         if call is None:
             if chunk.name is None:  # an empty name is treated as an unknown tool
                 raise ModelError(f"the first chunk of call {index} must have a name, not {chunk!r}")
-            id = unique_id(chunk.id or made_id(self.chat_id, self.iteration, index), self.taken)
+            id = unique_id(chunk.id or made_id(self.chat_id, self.iteration, index), self.ids)
             call = self.calls[index] = _Call(id, clean_text(chunk.name), [text], len(text))
             self.parts.append(call)
         elif text and call.size <= self.limit:  # the rest of longer arguments is of no use
@@ -105,14 +107,14 @@ class Assembly(msgspec.Struct, eq=False):
         """Discard the answer and free its ids."""
         for part in self.parts:
             if isinstance(part, (_Call, ToolCall)):
-                self.taken.pop(part.id, None)
+                self.ids.pop(part.id, None)
                 base = part.id.rpartition("_")[0]
-                if base in self.taken:  # the numbers after this id are free again, too
-                    self.taken[base] = None
+                if base in self.ids:  # the numbers after this id are free again, too
+                    self.ids[base] = None
 
-    def given(self, call: ToolCall, index: int) -> ToolCall:
+    def with_id(self, call: ToolCall, index: int) -> ToolCall:
         """Add a whole call that a hook wrote."""
-        id = unique_id(call.id or made_id(self.chat_id, self.iteration, index), self.taken)
+        id = unique_id(call.id or made_id(self.chat_id, self.iteration, index), self.ids)
         call = call if id == call.id else call.replace(id=id)
         self.parts.append(call)
         return call
@@ -120,13 +122,13 @@ class Assembly(msgspec.Struct, eq=False):
     def recall(self, response: ModelResponse) -> None:
         """Restore an answer that was recorded in an earlier life of the chat."""
         self.parts = list(response.parts)
-        self.taken.update(dict.fromkeys(call.id for call in response.tool_calls))
+        self.ids.update(dict.fromkeys(call.id for call in response.tool_calls))
 
     def whole(self) -> tuple[ModelPart, ...]:
         """The parts of an answer that has no unfinished calls."""
         return tuple(self.parts)
 
-    def timing(self, now: float, waited: float) -> Timing | None:
+    def timing(self, now: float, reader_seconds: float) -> Timing | None:
         """The timing of the call so far; None before the first chunk."""
         if self.first is None:
             return None
@@ -135,7 +137,7 @@ class Assembly(msgspec.Struct, eq=False):
             first_chunk=self.first - self.began,
             duration=now - self.began,
             chunks=chunks,
-            reader_wait=waited - self.waited,
+            reader_wait=reader_seconds - self.reader_seconds,
         )
 
     def finish(self, finish: Finish, timing: Timing | None = None) -> ModelResponse:
@@ -176,22 +178,22 @@ MAX_ID: Final = 64
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def unique_id(id: str, taken: dict[str, int | None]) -> str:
+def unique_id(id: str, existing: dict[str, int | None]) -> str:
     """Reserve an id that every provider accepts: `id` itself, or a variant that is not taken.
 
     A taken id gets a number as a suffix. `taken` stores the last number that was tried for each id,
     so that a thousand calls with the same id need no quadratic search.
     """
-    found = base = _FOREIGN.sub("_", id)[:MAX_ID]
-    if base in taken:
-        n = taken[base] or 1
-        while found in taken:
+    candidate = base = _FOREIGN.sub("_", id)[:MAX_ID]
+    if base in existing:
+        n = existing[base] or 1
+        while candidate in existing:
             n += 1
             suffix = f"_{n}"
-            found = base[: MAX_ID - len(suffix)] + suffix
-        taken[base] = n
-    taken[found] = None
-    return found
+            candidate = base[: MAX_ID - len(suffix)] + suffix
+        existing[base] = n
+    existing[candidate] = None
+    return candidate
 
 
 def made_id(chat_id: str, iteration: int, index: int) -> str:
@@ -199,7 +201,7 @@ def made_id(chat_id: str, iteration: int, index: int) -> str:
     return f"call_{chat_id[:8]}_{iteration}_{index}"
 
 
-def kept(parts: tuple[ModelPart, ...]) -> tuple[ModelPart, ...]:
+def parts_to_store(parts: tuple[ModelPart, ...]) -> tuple[ModelPart, ...]:
     """The parts as history stores them: without blank text, and with `{}` for invalid arguments."""
     out = tuple(
         [
@@ -208,13 +210,13 @@ def kept(parts: tuple[ModelPart, ...]) -> tuple[ModelPart, ...]:
             if type(part) is not Text or part.text.strip()
         ]
     )
-    return parts if out == parts else out  # the same tuple tells `agree` that nothing has changed
+    return parts if out == parts else out  # the same tuple: nothing has changed
 
 
 def unique_calls(
     response: ModelResponse,
     before: ModelResponse,
-    taken: dict[str, int | None],
+    existing: dict[str, int | None],
     chat_id: str,
     iteration: int,
 ) -> ModelResponse:
@@ -223,14 +225,14 @@ def unique_calls(
     parts: list[ModelPart] = []
     for index, part in enumerate(response.parts):
         if type(part) is ToolCall:
-            found = part.id or made_id(chat_id, iteration, index)
+            call_id = part.id or made_id(chat_id, iteration, index)
             if (
-                found in free
+                call_id in free
             ):  # it was in the answer before; the next call with this id gets another
-                free.discard(found)
-                taken.setdefault(found, None)
+                free.discard(call_id)
+                existing.setdefault(call_id, None)
             else:
-                found = unique_id(found, taken)
-            part = part if found == part.id else part.replace(id=found)
+                call_id = unique_id(call_id, existing)
+            part = part if call_id == part.id else part.replace(id=call_id)
         parts.append(part)
     return response.replace(parts=tuple(parts))

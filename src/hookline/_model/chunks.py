@@ -47,7 +47,7 @@ _REASONS: Final = get_args(FinishReason)
 _CHOICES: Final = {"part": ("text", "reasoning"), "finish_reason": _REASONS}
 
 
-def checked(chunk: Any) -> Any:
+def check_chunk(chunk: Any) -> Any:
     """Return the chunk; raises a ModelError that names the invalid field."""
     # The chunks of every answer are checked without the table, in a tenth of the time.
     kind = chunk.__class__

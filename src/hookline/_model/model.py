@@ -202,9 +202,9 @@ class Settings(Data, frozen=True, kw_only=True):
 
     def over(self, other: Settings) -> Settings:
         """Return a copy in which unset fields have the values of `other`."""
-        named = {name: getattr(self, name) for name in self.__struct_fields__}
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
         return other.replace(
-            **{name: each for name, each in named.items() if each is not None and each != ()}
+            **{name: value for name, value in values.items() if value is not None and value != ()}
         )
 
     if TYPE_CHECKING:  # by scripts/generate.py
@@ -295,10 +295,10 @@ class ModelRequest(Data, frozen=True, kw_only=True):
         if self.output is None:
             return self
         schema = msgspec.json.encode(self.output.schema).decode()
-        asked = (
+        choice = (
             f"Answer with one JSON object and nothing else. It must fit this JSON schema:\n{schema}"
         )
-        system = f"{self.system}\n\n{asked}" if self.system else asked
+        system = f"{self.system}\n\n{choice}" if self.system else choice
         return msgspec.structs.replace(self, system=system, output=None)
 
     def __post_init__(self) -> None:
@@ -390,7 +390,7 @@ def model_name(model: Model) -> str:
     return str(getattr(model, "name", None) or type(model).__name__)
 
 
-def fitted(request: ModelRequest) -> ModelRequest:
+def without_foreign_items(request: ModelRequest) -> ModelRequest:
     """The request in the form that its model supports: with a schema, or described in words."""
     if request.output is None or getattr(request.model, "takes_schema", False):
         return request

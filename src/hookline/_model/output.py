@@ -35,7 +35,7 @@ _UNION: Any = Union
 class Form:
     """A type that an answer must have."""
 
-    __slots__ = ("_shape", "_wrapped", "kind", "name", "schema")
+    __slots__ = ("_is_wrapped", "_shape", "kind", "name", "schema")
 
     def __init__(self, kind: Any) -> None:
         """Raises UsageError for a type that cannot be built from JSON."""
@@ -43,15 +43,15 @@ class Form:
         self.name = "str"
         self.schema: OutputSchema | None = None
         self._shape: _Shape | None = None
-        self._wrapped = False
+        self._is_wrapped = False
         if kind is str:
             return
         self._shape = shape = _shape_of(kind, kind)
         # All types are described at once, so that their definitions have different names.
-        found, definitions = describe_types([leaf.kind for leaf in shape.leaves()], kind)
-        root = _resolved(shape.describe(iter(found), definitions), definitions)
-        self._wrapped = root.get("type") != "object"
-        if self._wrapped:
+        schemas, definitions = describe_types([leaf.kind for leaf in shape.leaves()], kind)
+        root = _resolved(shape.describe(iter(schemas), definitions), definitions)
+        self._is_wrapped = root.get("type") != "object"
+        if self._is_wrapped:
             root = {
                 "type": "object",
                 "properties": {"value": root},
@@ -70,7 +70,7 @@ class Form:
         if not text.strip():  # which `parse_arguments` reads as {}
             raise BadArguments(("the answer has no text",))
         value: Any = _object_in(text)
-        if self._wrapped:
+        if self._is_wrapped:
             if value.keys() != {"value"}:
                 raise BadArguments(('the answer must be an object with only the field "value"',))
             return self._shape.read(value["value"], "value")
@@ -84,17 +84,17 @@ class Form:
         data = partial_object(text if fence is None else text[fence.end() :])
         if data is NOTHING:
             return NOTHING
-        if self._wrapped:
+        if self._is_wrapped:
             return self._shape.plain(data["value"]) if "value" in data else NOTHING
         return self._shape.plain(data)
 
     def correction(self, issues: tuple[str, ...]) -> str:
         """The text that asks the model to correct an answer with these issues."""
-        listed = "\n".join(f"- {issue}" for issue in issues)
+        lines = "\n".join(f"- {issue}" for issue in issues)
         if self._shape is None:
-            return f"Your answer was not accepted:\n{listed}\nAnswer again, corrected."
+            return f"Your answer was not accepted:\n{lines}\nAnswer again, corrected."
         last = "Answer again with the whole JSON object, corrected, and with nothing else."
-        return f"Your answer does not have the requested form {self.name}:\n{listed}\n{last}"
+        return f"Your answer does not have the requested form {self.name}:\n{lines}\n{last}"
 
 
 @lru_cache(maxsize=256)
@@ -116,10 +116,10 @@ def _object_in(text: str) -> _Json:
 
 def _resolved(schema: _Json, definitions: _Json) -> _Json:
     """Resolve a schema that is only a `$ref` to an object."""
-    found = definitions.get(schema.get("$ref", "").removeprefix(REF))
-    if found is None or found.get("type") != "object":
+    target = definitions.get(schema.get("$ref", "").removeprefix(REF))
+    if target is None or target.get("type") != "object":
         return schema
-    return {**found, **{name: schema[name] for name in schema if name != "$ref"}}
+    return {**target, **{name: schema[name] for name in schema if name != "$ref"}}
 
 
 # ── shapes: split a type into parts that msgspec can read ───────────────────────────────────
@@ -129,7 +129,7 @@ class _Shape(Protocol):
     name: str
 
     def leaves(self) -> Iterator[_Leaf]: ...
-    def describe(self, found: Iterator[_Json], definitions: _Json) -> _Json: ...
+    def describe(self, schemas: Iterator[_Json], definitions: _Json) -> _Json: ...
     def read(self, value: Any, path: str) -> Any: ...
     def plain(self, value: Any) -> Any: ...
 
@@ -138,9 +138,9 @@ def _shape_of(kind: Any, whole: Any) -> _Shape:
     while hasattr(kind, "__value__") and not isinstance(kind, type):
         kind = kind.__value__  # an alias made with `type`
     if get_origin(kind) in (Union, UnionType):
-        records = [each for each in get_args(kind) if _is_record(each)]
+        records = [arm for arm in get_args(kind) if _is_record(arm)]
         if len(records) > 1 and not all(map(_is_tagged, records)):
-            return _OneOf(records, [each for each in get_args(kind) if not _is_record(each)], whole)
+            return _OneOf(records, [arm for arm in get_args(kind) if not _is_record(arm)], whole)
     if get_origin(kind) is list:
         item = _shape_of(get_args(kind)[0], whole)
         if not isinstance(item, _Leaf):
@@ -169,8 +169,8 @@ class _Leaf:
     def leaves(self) -> Iterator[_Leaf]:
         yield self
 
-    def describe(self, found: Iterator[_Json], definitions: _Json) -> _Json:
-        return next(found)
+    def describe(self, schemas: Iterator[_Json], definitions: _Json) -> _Json:
+        return next(schemas)
 
     def read(self, value: Any, path: str) -> Any:
         try:
@@ -193,17 +193,17 @@ class _ListOf:
     def leaves(self) -> Iterator[_Leaf]:
         return self._item.leaves()
 
-    def describe(self, found: Iterator[_Json], definitions: _Json) -> _Json:
-        return {"type": "array", "items": self._item.describe(found, definitions)}
+    def describe(self, schemas: Iterator[_Json], definitions: _Json) -> _Json:
+        return {"type": "array", "items": self._item.describe(schemas, definitions)}
 
     def read(self, value: Any, path: str) -> Any:
         if not _is_array(value):
             raise BadArguments((f"{path}: must be an array",))
         items: list[Any] = []
         issues: list[str] = []
-        for index, each in enumerate(value):
+        for index, item in enumerate(value):
             try:
-                items.append(self._item.read(each, f"{path}[{index}]"))
+                items.append(self._item.read(item, f"{path}[{index}]"))
             except BadArguments as bad:
                 issues += bad.issues
         if issues:
@@ -213,7 +213,7 @@ class _ListOf:
     def plain(self, value: Any) -> Any:
         if not _is_array(value):
             return value
-        return [self._item.plain(each) for each in value]
+        return [self._item.plain(item) for item in value]
 
 
 class _OneOf:
@@ -221,23 +221,23 @@ class _OneOf:
 
     def __init__(self, records: list[Any], others: list[Any], whole: Any) -> None:
         self._whole = whole
-        self._records = [_Leaf(each) for each in records]
+        self._records = [_Leaf(record) for record in records]
         self._other = _Leaf(_UNION[tuple(others)]) if others else None
         self._members: dict[str, tuple[_Leaf, bool]] = {}  # True: `kind` is its own field
-        self.name = "_or_".join(each.name for each in self._records)
+        self.name = "_or_".join(record.name for record in self._records)
 
     def leaves(self) -> Iterator[_Leaf]:
         yield from self._records
         if self._other is not None:
             yield self._other
 
-    def describe(self, found: Iterator[_Json], definitions: _Json) -> _Json:
-        arms = [self._describe(each, next(found), definitions) for each in self._records]
+    def describe(self, schemas: Iterator[_Json], definitions: _Json) -> _Json:
+        arms = [self._describe(record, next(schemas), definitions) for record in self._records]
         if self._other is not None:
-            other = next(found)
+            other = next(schemas)
             for arm in other.get("anyOf", [other]):
                 if {"type", "enum", "const"}.isdisjoint(arm) or arm.get("type") == "object":
-                    raise self._refused(
+                    raise self._no_union(
                         f"{self._other.kind!r} may also be an object; make the type a record"
                     )
                 arms.append(arm)
@@ -246,17 +246,17 @@ class _OneOf:
     def _describe(self, member: _Leaf, schema: _Json, definitions: _Json) -> _Json:
         schema = _resolved(schema, definitions)
         if schema.get("type") != "object":
-            raise self._refused(f"{member.name} is not an object in JSON; make the type a record")
+            raise self._no_union(f"{member.name} is not an object in JSON; make the type a record")
         fields = schema.get("properties", {})
         own = KIND in fields
         kind = _constant(fields[KIND]) if own else member.name
         if kind is None:
-            raise self._refused(
+            raise self._no_union(
                 f"{member.name} has its own field {KIND!r}; rename the field, or make its type a "
                 "Literal of one string"
             )
         if kind in self._members:
-            raise self._refused(f"two members are named {kind!r}; rename one of them")
+            raise self._no_union(f"two members are named {kind!r}; rename one of them")
         self._members[kind] = member, own
         required = [name for name in schema.get("required", []) if name != KIND]
         return {
@@ -265,7 +265,7 @@ class _OneOf:
             "required": [KIND, *required],
         }
 
-    def _refused(self, why: str) -> UsageError:
+    def _no_union(self, why: str) -> UsageError:
         return UsageError(
             f"output={self._whole!r}: {why}. The members of a union must be records, "
             "such as dataclasses or pydantic models, and must have different names"
@@ -277,17 +277,17 @@ class _OneOf:
             if self._other is not None:
                 return self._other.read(value, path)
             raise BadArguments((f'{path}: must be an object whose "{KIND}" is one of {kinds}',))
-        found = self._member(value)
-        if found is None:
+        match = self._member(value)
+        if match is None:
             raise BadArguments((f"{path}.{KIND}: must be one of {kinds}",))
-        member, own = found
+        member, own = match
         return member.read(value if own else _without_kind(value), path)
 
     def plain(self, value: Any) -> Any:
         if not is_object(value):
             return value
-        found = self._member(value)
-        return value if found is not None and found[1] else _without_kind(value)
+        member = self._member(value)
+        return value if member is not None and member[1] else _without_kind(value)
 
     def _member(self, value: _Json) -> tuple[_Leaf, bool] | None:
         kind = value.get(KIND)  # may be a list or an object, which no dict can look up
@@ -299,7 +299,7 @@ def _is_array(value: object) -> TypeGuard[list[Any]]:
 
 
 def _without_kind(value: _Json) -> _Json:
-    return {name: each for name, each in value.items() if name != KIND}
+    return {name: item for name, item in value.items() if name != KIND}
 
 
 def _constant(schema: _Json) -> str | None:

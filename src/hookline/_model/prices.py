@@ -28,10 +28,10 @@ class Rates(Data, frozen=True, kw_only=True):
 
     def cost(self, usage: Usage) -> float:
         """Compute the cost of these tokens."""
-        read, written = usage.cache_read_tokens, usage.cache_write_tokens
-        total = (usage.input_tokens - read - written) * self.input
+        read, write = usage.cache_read_tokens, usage.cache_write_tokens
+        total = (usage.input_tokens - read - write) * self.input
         total += read * (self.input if self.cache_read is None else self.cache_read)
-        total += written * (self.input if self.cache_write is None else self.cache_write)
+        total += write * (self.input if self.cache_write is None else self.cache_write)
         return (total + usage.output_tokens * self.output) / MILLION
 
     if TYPE_CHECKING:  # by scripts/generate.py
@@ -69,8 +69,8 @@ def price_function(prices: Prices) -> PriceFunction:
     longest_first = sorted(prices.items(), key=lambda item: -len(item[0]))
 
     def price(model: str, usage: Usage) -> float | None:
-        found = [rates for name, rates in longest_first if model.startswith(name)]
-        return found[0].cost(usage) if found else None
+        matches = [rates for name, rates in longest_first if model.startswith(name)]
+        return matches[0].cost(usage) if matches else None
 
     return price
 
@@ -86,14 +86,14 @@ def genai_prices() -> PriceFunction:
         raise UsageError('genai_prices() needs a package: pip install "hookline[prices]"') from exc
 
     def price(model: str, usage: Usage) -> float | None:
-        counted = package.Usage(
+        counts = package.Usage(
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             cache_read_tokens=usage.cache_read_tokens or None,
             cache_write_tokens=usage.cache_write_tokens or None,
         )
         try:
-            return float(package.calc_price(counted, model).total_price)
+            return float(package.calc_price(counts, model).total_price)
         except LookupError:
             return None
 

@@ -32,12 +32,12 @@ class _Lock:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._held = False
+        self._locked = False
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def __aenter__(self) -> None:
-        if not self._held:
-            self._held = True
+        if not self._locked:
+            self._locked = True
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
@@ -63,7 +63,7 @@ class _Lock:
                 self._journal.jobs += 1
                 turn.set_result(None)
                 return
-        self._held = False
+        self._locked = False
 
 
 class _OfChat(LocalRuntime):
@@ -106,33 +106,33 @@ class _OfChat(LocalRuntime):
 
     async def gather(self, jobs: Sequence[Callable[[], Awaitable[None]]], /) -> None:
         """Run the jobs in parallel, and tell the journal how many there are."""
-        journal, left = self._journal, len(jobs)
+        journal, remaining = self._journal, len(jobs)
 
         async def one(job: Callable[[], Awaitable[None]]) -> None:
-            nonlocal left
+            nonlocal remaining
             try:
                 await job()
             finally:
-                left -= 1
-                if left:  # the last job makes way for the caller, which then goes on
+                remaining -= 1
+                if remaining:  # the last job makes way for the caller, which then goes on
                     journal.jobs -= 1
                     journal.look()
                     journal.poke()
 
-        journal.jobs += left - 1  # the caller waits meanwhile
+        journal.jobs += remaining - 1  # the caller waits meanwhile
         await super().gather([partial(one, job) for job in jobs])
 
     def lock(self) -> AbstractAsyncContextManager[None]:
         """Return a lock that tells the journal which jobs wait for it."""
         return _Lock(self._journal)
 
-    def begun(self, key: Key) -> bool:
+    def has_begun(self, key: Key) -> bool:
         """Whether the step has begun in an earlier life."""
-        return self._journal.begun(key)
+        return self._journal.has_begun(key)
 
-    def passed(self, key: Key) -> bool:
+    def has_passed(self, key: Key) -> bool:
         """Whether the record goes on past the place of this step."""
-        return self._journal.passed(key)
+        return self._journal.has_passed(key)
 
     def now(self) -> float:
         """Return seconds since the epoch; outside of steps, every life gets the same value."""

@@ -112,10 +112,10 @@ def encode_lines(lines: list[Line]) -> bytes:
     try:
         return _encode(Batch(FORMAT, lines))
     except UnicodeEncodeError:
-        return _encode(Batch(FORMAT, [_cleaned(line) for line in lines]))
+        return _encode(Batch(FORMAT, [_without_secrets(line) for line in lines]))
 
 
-def _cleaned(line: Line) -> Line:
+def _without_secrets(line: Line) -> Line:
     """Replace lone surrogates, which the reason of an abort may contain."""
     effects = msgspec.json.decode(encoded(line.effects), type=Effects | None)
     reason = msgspec.json.decode(encoded(line.reason), type=str | None)
@@ -142,6 +142,11 @@ def read_lines(chat_id: str, batches: list[bytes]) -> list[Line]:
     return lines
 
 
+def read_log(chat_id: str, batches: list[bytes]) -> tuple[Line, ...]:
+    """Return the lines of a durable chat's log; raises JournalError if it cannot be read."""
+    return tuple(read_lines(chat_id, batches))
+
+
 def last_event(lines: list[Line]) -> int:
     """The number of the last event that these lines count as published; 0 if there is none."""
     return max((line.effects.seq for line in lines if line.effects is not None), default=0)
@@ -153,16 +158,16 @@ class Past:
     def __init__(self, lines: list[Line]) -> None:
         self.lives = sum(line.kind == "life" for line in lines)
         self.nows = deque(line.at for line in lines if line.kind == "now")
-        self.begun = Counter(line.key for line in lines if line.kind == "begin")
-        self.asked = {line.key for line in lines if line.kind == "wait"}
+        self.begin_counts = Counter(line.key for line in lines if line.kind == "begin")
+        self.wait_keys = {line.key for line in lines if line.kind == "wait"}
         self.abort: Line | None = None
         self.abort_at = 0  # the number of ends before the abort, as defined at the top
-        self.given = 0
+        self.position = 0
         self.seq = last_event(lines)
         """The number of the last event that counts as published."""
         self._order: list[Line] = []
-        self._begun = False  # whether a step began after the abort
-        self._ignored = False  # whether a further abort followed, which changes nothing
+        self._has_begun_after_abort = False  # whether a step began after the abort
+        self._has_second_abort = False  # whether a further abort followed, which changes nothing
         for line in lines:
             self._read(line)
         self.total = len(self._order)
@@ -170,18 +175,18 @@ class Past:
         for place, line in enumerate(self._order):
             self._ends[line.key].append((place, line))
         self._inserted = 0  # ends that this life has inserted before the next recorded end
-        self._skipped: set[int] = set()
+        self._skip_places: set[int] = set()
 
     def _read(self, line: Line) -> None:
         if line.kind == "end":
             self._place(line)
         elif line.kind == "begin":
-            self._begun = self.abort is not None
+            self._has_begun_after_abort = self.abort is not None
         elif line.kind == "abort":
-            self._ignored = self.abort is not None
+            self._has_second_abort = self.abort is not None
             if self.abort is None:
                 self.abort, self.abort_at = line, len(self._order)
-        elif line.kind == "late" and not self._ignored:
+        elif line.kind == "late" and not self._has_second_abort:
             self.abort = None
 
     def _place(self, line: Line) -> None:
@@ -190,7 +195,9 @@ class Past:
         else:  # the end of a step that is newer than the record around it
             self._order.insert(line.before, line)
             self.abort_at += self.abort is not None and line.before < self.abort_at
-        if self.abort is not None and not self._begun:  # the step was running at the abort
+        if (
+            self.abort is not None and not self._has_begun_after_abort
+        ):  # the step was running at the abort
             self.abort_at = len(self._order)
 
     def take(self, name: str) -> tuple[int, Line] | None:
@@ -201,28 +208,28 @@ class Past:
     @property
     def next(self) -> str | None:
         """The name of the step whose end is replayed next."""
-        return self._order[self.given].key if self.given < self.total else None
+        return self._order[self.position].key if self.position < self.total else None
 
     @property
     def rest(self) -> list[str]:
         """The names of the steps whose ends are yet to be replayed."""
-        return [line.key for line in self._order[self.given :]]
+        return [line.key for line in self._order[self.position :]]
 
     def skip(self) -> Line:
         """Go past the next recorded end. A step that asks for it later still gets its value."""
-        self._skipped.add(self.given)
-        line = self._order[self.given]
-        self.given += 1
+        self._skip_places.add(self.position)
+        line = self._order[self.position]
+        self.position += 1
         return line
 
     def was_skipped(self, place: int) -> bool:
         """Whether the effects of the end at this place have been applied already."""
-        return place in self._skipped
+        return place in self._skip_places
 
     def insert(self) -> int:
         """The index for an end before the next recorded end: the later ones move by one."""
         self._inserted += 1
-        return self.given + self._inserted - 1
+        return self.position + self._inserted - 1
 
 
 # ── writing ─────────────────────────────────────────────────────────────────────────────────
@@ -242,16 +249,18 @@ class Writer:
         self._halt = halt  # called when nothing can be recorded any longer
         self._before = before  # called before a batch, with the number of its last published event
         self._after = after  # called after a batch
-        self._stopped = False
+        self._is_stopped = False
         self._lines: list[Line] = []
         self._waiting: list[asyncio.Future[None]] = []  # callers that wait for these lines
-        self._sent: list[asyncio.Future[None]] = []  # callers that wait for the batch being sent
+        self._in_flight: list[
+            asyncio.Future[None]
+        ] = []  # callers that wait for the batch being sent
         self._wake: asyncio.Future[None] | None = None
 
     @property
     def idle(self) -> bool:
         """Whether no caller is waiting for a write."""
-        return not self._waiting and not self._sent
+        return not self._waiting and not self._in_flight
 
     def note(self, line: Line) -> None:
         """Write this line together with the next line that a caller waits for."""
@@ -264,7 +273,7 @@ class Writer:
 
     async def flush(self) -> None:
         """Wait until all lines are durable."""
-        if self._stopped:
+        if self._is_stopped:
             raise Halted
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
@@ -283,12 +292,12 @@ class Writer:
                     await self._wake
                 # Lines and callers that arrive during the write belong to the next batch.
                 lines, self._lines = self._lines, []
-                self._sent, self._waiting = self._waiting, []
+                self._in_flight, self._waiting = self._waiting, []
                 if lines:
                     await self._before(last_event(lines))
                     await self._log.append(encode_lines(lines))
-                sent, self._sent = self._sent, []
-                for waiter in sent:
+                futures, self._in_flight = self._in_flight, []
+                for waiter in futures:
                     if not waiter.done():
                         waiter.set_result(None)
                 self._after()
@@ -299,8 +308,8 @@ class Writer:
 
     def stop(self) -> None:
         """Stop writing: callers that wait for a write get Halted."""
-        self._stopped = True
-        for waiter in (*self._sent, *self._waiting):
+        self._is_stopped = True
+        for waiter in (*self._in_flight, *self._waiting):
             refuse(waiter)
 
 

@@ -40,14 +40,14 @@ from hookline._base.messages import encoded
 from hookline._base.returns import ApprovalRequest, Decision
 from hookline._record.format import Line, Log, Past, Witness, Writer, read_lines, refuse
 from hookline._record.order import END, comes_before, is_after, is_hook, rank_of
-from hookline._record.runtime import LOCAL, MODEL, RUN, Halted, Journaled, Key, key_name
+from hookline._record.runtime import CHILD_RUN, LOCAL, MODEL, RUN, Halted, Journaled, Key, key_name
 
 T = TypeVar("T")
 CURRENT: ContextVar[Journal | None] = ContextVar("hookline_journal", default=None)
 """The journal of the job that the current code runs in."""
 IN_STEP: ContextVar[bool] = ContextVar("hookline_in_step", default=False)
 """Whether the current code runs inside a step; a chat that begins there is a part of the step."""
-GUARDED: Final = frozenset({MODEL, RUN})
+GUARDED: Final = frozenset({MODEL, RUN, CHILD_RUN})
 """Steps whose begin is recorded before they run, so that a later life can count the attempts."""
 PATIENCE: Final = 60.0
 """Seconds without progress after which a replay counts as stuck."""
@@ -82,7 +82,7 @@ class Journal:
         self._newer: str | None = None  # the new step that may run in the middle of the replay
         self._steps: set[asyncio.Task[object]] = set()  # tasks that are inside of a new step
         self._draining = False  # no step may begin
-        self._held: list[asyncio.Future[None]] = []  # jobs whose next step may not begin
+        self._on_hold: list[asyncio.Future[None]] = []  # jobs whose next step may not begin
         self._unordered = False  # an abort was replayed
         self._aborting: asyncio.Future[None] | None = None  # the first abort
         self.witness: Witness | None = None
@@ -117,7 +117,7 @@ class Journal:
 
     def poke(self) -> None:
         """Notify the engine of a change; if the chat rests, also notify the witness."""
-        waits = bool(self._held or self._resting) and len(self._steps) == self._resting
+        waits = bool(self._on_hold or self._resting) and len(self._steps) == self._resting
         if self._draining and waits and self._writer.idle:  # no step runs
             self.halt()
         self.log.poke()
@@ -171,13 +171,13 @@ class Journal:
 
     async def _hold(self) -> None:
         """Wait until this life has ended: the next step belongs to the next life."""
-        held: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._held.append(held)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._on_hold.append(turn)
         self.poke()
         try:
-            await held
+            await turn
         finally:
-            self._held.remove(held)
+            self._on_hold.remove(turn)
 
     def halt(self, failure: BaseException | None = None) -> None:
         """End this life: cancel whatever runs, and raise Halted in everything that waits."""
@@ -187,7 +187,7 @@ class Journal:
         self._failure = failure
         if self.chat is not None:
             self.chat.halt()
-        for future in (*self._turns, *self._held, *([self._aborting] if self._aborting else ())):
+        for future in (*self._turns, *self._on_hold, *([self._aborting] if self._aborting else ())):
             refuse(future)
         self._writer.stop()
         for task in self._steps:
@@ -209,13 +209,13 @@ class Journal:
         self.check()
         chat, name = self.chat, key_name(key)
         assert chat is not None
-        found = self.past.take(name)
-        if found is not None:
-            place, line = found
+        entry = self.past.take(name)
+        if entry is not None:
+            place, line = entry
             # Parallel jobs continue in the order in which their steps ended.
             await self._turn(place)
             if not self.past.was_skipped(place):
-                self.past.given += 1
+                self.past.position += 1
                 self._apply(line)
             if line.cut:  # `apply` has repeated the abort
                 raise CancelledError("the chat was aborted in this step")
@@ -227,13 +227,13 @@ class Journal:
         if self._draining:
             await self._hold()
         begin = Line("begin", name)
-        self.past.begun[name] += 1
+        self.past.begin_counts[name] += 1
         if key[0] in GUARDED:
             await self._writer.write(begin)
             self.check()
         else:
             self._writer.note(begin)
-        chat.attempt = self.past.begun[name]
+        chat.attempt = self.past.begin_counts[name]
         mark = chat.mark()
         try:
             value = await self._inside(fn)
@@ -261,7 +261,7 @@ class Journal:
 
     async def ask(self, request: ApprovalRequest) -> Decision:
         """Wait until the engine has the answer to a question."""
-        if request.id not in self.past.asked:
+        if request.id not in self.past.wait_keys:
             await self._writer.write(Line("wait", request.id, msgspec.Raw(encoded(request))))
         self._resting += 1
         self.poke()
@@ -281,14 +281,14 @@ class Journal:
         self._writer.note(Line("now", at=at))
         return at
 
-    def begun(self, key: Key) -> bool:
+    def has_begun(self, key: Key) -> bool:
         """Whether this step has begun in an earlier life."""
-        return key_name(key) in self.past.begun
+        return key_name(key) in self.past.begin_counts
 
-    def passed(self, key: Key) -> bool:
+    def has_passed(self, key: Key) -> bool:
         """Whether the record goes on past the place of this step."""
         name = key_name(key)
-        return not self._unordered and any(is_after(each, name) for each in self.past.rest)
+        return not self._unordered and any(is_after(key, name) for key in self.past.rest)
 
     def begin(self, chat: Journaled) -> None:
         """Set the chat that this journal records."""
@@ -307,7 +307,7 @@ class Journal:
         of the record, the step runs once nothing else can continue; then its place is returned.
         """
         past = self.past
-        while past.given < place and not self._unordered:
+        while past.position < place and not self._unordered:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._turns[turn] = new
             self.look()
@@ -325,21 +325,25 @@ class Journal:
 
         The head of this module has the rules.
         """
-        ahead = self.past.next
+        next_line = self.past.next
         waiting = self._turns and len(self._turns) >= self.jobs and not self._unordered
-        if not waiting or ahead is None or self.halted or self._newer is not None:
+        if not waiting or next_line is None or self.halted or self._newer is not None:
             return
-        if self._let_run(ahead, is_hook):
+        if self._let_run(next_line, is_hook):
             return
-        ending = rank_of(ahead) >= END
-        if ending and not is_hook(ahead) and self._let_run(ahead, self.past.begun.__contains__):
+        ending = rank_of(next_line) >= END
+        if (
+            ending
+            and not is_hook(next_line)
+            and self._let_run(next_line, self.past.begin_counts.__contains__)
+        ):
             return
         self._skip_or_halt()
 
-    def _let_run(self, ahead: str, may: Callable[[str], bool]) -> bool:
+    def _let_run(self, next_line: str, may: Callable[[str], bool]) -> bool:
         """Let a new step run that comes before the end `ahead`; return False if there is none."""
         for turn, name in self._turns.items():
-            if name is not None and may(name) and not turn.done() and comes_before(name, ahead):
+            if name is not None and may(name) and not turn.done() and comes_before(name, next_line):
                 self._newer = name
                 turn.set_result(None)
                 return True
@@ -347,16 +351,16 @@ class Journal:
 
     def _skip_or_halt(self) -> None:
         """Skip the next recorded end if it is that of hooks; otherwise halt this life."""
-        ahead = self.past.next
-        assert ahead is not None
-        if not is_hook(ahead):
+        next_line = self.past.next
+        assert next_line is not None
+        if not is_hook(next_line):
             self._stuck()
             return
         logger.warning(
             "durable chat %s: skipped step %r of its record, which only another version of this "
             "code runs; its effects count",
             self.chat_id,
-            ahead,
+            next_line,
         )
         self._apply(self.past.skip())
 
@@ -370,12 +374,12 @@ class Journal:
 
     async def _patiently(self, turn: asyncio.Future[None]) -> None:
         """Wait for the turn, or halt: `look` cannot see a job that waits for something else."""
-        given = self.past.given
+        count = self.past.position
         while not turn.done():
             _, waiting = await asyncio.wait([turn], timeout=PATIENCE)
-            if waiting and self.past.given == given:
+            if waiting and self.past.position == count:
                 self._stuck()
-            given = self.past.given
+            count = self.past.position
         turn.result()
 
     def _stuck(self) -> None:
@@ -388,12 +392,12 @@ class Journal:
 
     def _abort_in_its_place(self) -> None:
         past = self.past
-        if past.abort is not None and past.given >= past.abort_at and self.chat is not None:
+        if past.abort is not None and past.position >= past.abort_at and self.chat is not None:
             abort, past.abort = past.abort, None
             self._unordered = True
             if not self.chat.abort(abort.reason):
                 self._writer.note(Line("late"))
-        if self.replayed is None and (past.given >= past.total or self._unordered):
+        if self.replayed is None and (past.position >= past.total or self._unordered):
             self.replayed = self.seq
 
     def _wake_turns(self) -> None:

@@ -6,11 +6,15 @@ A replay compares steps: a new hook's step runs before a recorded step that come
 from __future__ import annotations
 
 import sys
-from typing import Final
+from typing import Final, TypeAlias
 
 _FIRST: Final = ("id/input", "start", "preChat", "id/preChat")
-_PHASES: Final = ("request", "model", "response", "call", "pending", "end", "output", "say")
+_PHASES: Final = (
+    "input", "request", "model", "response", "call", "pending", "end", "output", "say",
+)  # fmt: skip
 _CALL_PHASES: Final = ("asked", "answer", "answered", "run", "result")  # after the call itself
+_NONE: Final = (0, 0)
+_RUN: Final = _CALL_PHASES.index("run") + 1
 _LAST: Final = ("message", "outcome", "end")  # of the end of a chat
 _HOOKS: Final = frozenset(
     {"start", "preChat", "response", "call", "asked", "answered", "result", "output", "end"}
@@ -18,16 +22,19 @@ _HOOKS: Final = frozenset(
 )
 
 
-END: Final = (sys.maxsize, 0, 0)
+Rank: TypeAlias = tuple[int, int, tuple[int, int]]
+END: Final[Rank] = (sys.maxsize, 0, _NONE)
 """The lowest rank of a step at the end of a chat."""
 
 
 def phase_of(name: str) -> str:
     """The kind of a step: `"run"` for `step/0/call/a/run`, `"outcome"` for `done/outcome/0`."""
     parts = name.split("/")
+    if parts[0] == "stop":
+        return parts[-1] if len(parts) == 3 else "stop"
     if parts[0] != "step":
         return parts[1] if len(parts) == 3 else parts[0]
-    return parts[4] if len(parts) == 5 else parts[2]
+    return parts[4] if len(parts) >= 5 else parts[2]
 
 
 def is_hook(name: str) -> bool:
@@ -35,20 +42,28 @@ def is_hook(name: str) -> bool:
     return phase_of(name) in _HOOKS or name.startswith("id/")
 
 
-def rank_of(name: str) -> tuple[int, int, int]:
+def rank_of(name: str) -> Rank:
     """The rank of a step within a chat: a step with a lower rank comes first.
 
     Calls of one answer run in parallel, so a rank orders the steps of the same call only.
     """
     parts = name.split("/")
     if parts[0] == "step":
-        within = _CALL_PHASES.index(parts[4]) + 1 if len(parts) == 5 else 0
-        return int(parts[1]), _PHASES.index(parts[2]), within
+        return int(parts[1]), _PHASES.index(parts[2]), _rank_in_call(parts[4:])
     if name in _FIRST:
-        return -1, _FIRST.index(name), 0
+        return -1, _FIRST.index(name), _NONE
     if parts[0] in ("message", "stop"):  # the name does not tell the step: after all steps
-        return sys.maxsize - 1, parts[0] == "stop", 0
-    return END[0], _LAST.index(parts[1]), 0
+        return sys.maxsize - 1, parts[0] == "stop", _NONE
+    return END[0], _LAST.index(parts[1]), _NONE
+
+
+def _rank_in_call(parts: list[str]) -> tuple[int, int]:
+    """The rank of a step of a call: a sub-agent waits and runs in rounds between run and result."""
+    if not parts:
+        return _NONE
+    if parts[0] == "child":
+        return _RUN, 2 * int(parts[1]) - 1
+    return _CALL_PHASES.index(parts[0]) + 1, 2 * int(parts[1]) if len(parts) > 1 else 0
 
 
 def is_after(name: str, other: str) -> bool:

@@ -32,27 +32,32 @@ ID: Final = "id/{}"  # whether the conversation has a message of the id of the i
 START: Final = "start"  # onChatStart
 PRE_CHAT: Final = "preChat"  # preChat
 MESSAGE: Final = "message/{}"  # preMessage, the commit, onMessage; by index within the chat
-KEPT: Final = "{}/message/{}"  # like MESSAGE, in the end of an outcome; by call or role
+FINAL_MESSAGE: Final = "{}/message/{}"  # like MESSAGE, in the end of an outcome; by call or role
+INPUT: Final = "step/{}/input"  # preSteer, before the request
 REQUEST: Final = "step/{}/request"  # the request is built; preRequest
 MODEL: Final = "step/{}/model"  # aroundRequest, the model, onDelta
 RESPONSE: Final = "step/{}/response"  # onResponse
 CALL: Final = "step/{}/call/{}"  # preToolCall
-ASKED: Final = "step/{}/call/{}/asked"  # onApproval, asked
+ON_REQUEST: Final = "step/{}/call/{}/asked"  # onApproval, asked
 ANSWER: Final = "step/{}/call/{}/answer"  # waiting for an approval
-ANSWERED: Final = "step/{}/call/{}/answered"  # onApproval, answered
+ON_ANSWER: Final = "step/{}/call/{}/answered"  # onApproval, answered
 RUN: Final = "step/{}/call/{}/run"  # aroundToolCall, the handler
+CHILD_ANSWER: Final = "step/{}/call/{}/child/{}/{}"  # waiting for an approval of a sub-agent
+CHILD_RUN: Final = "step/{}/call/{}/run/{}"  # like RUN, after the answers for a sub-agent
 RESULT: Final = "step/{}/call/{}/result"  # onToolCallResult, onToolCallError
 PENDING: Final = "step/{}/pending"  # storing the calls that wait
 OUTPUT: Final = "step/{}/output"  # the output validators
 STEP: Final = "step/{}/end"  # onStep
 SAY: Final = "step/{}/say"  # the text of a Stop; onDelta
 PRE_STOP: Final = "stop/{}"  # preStop
+IDLE_INPUT: Final = "stop/{}/input"  # preSteer, when the chat would end before this step
 OUTCOME: Final = "{}/outcome/{}"  # onChatDone, onChatAbort, onChatError, one each
 END_CHAT: Final = "{}/end/{}"  # onChatEnd, one each
 
 KEYS: Final = (
-    ID, START, PRE_CHAT, MESSAGE, KEPT, REQUEST, MODEL, RESPONSE, CALL, ASKED, ANSWER, ANSWERED,
-    RUN, RESULT, PENDING, OUTPUT, STEP, SAY, PRE_STOP, OUTCOME, END_CHAT,
+    ID, START, PRE_CHAT, MESSAGE, FINAL_MESSAGE, INPUT, REQUEST, MODEL, RESPONSE,
+    CALL, ON_REQUEST, ANSWER, ON_ANSWER, RUN, CHILD_ANSWER, CHILD_RUN, RESULT,
+    PENDING, OUTPUT, STEP, SAY, PRE_STOP, IDLE_INPUT, OUTCOME, END_CHAT,
 )  # fmt: skip
 """The templates of all keys. They are stored data, so none may change; see also `_PHASES`."""
 
@@ -100,16 +105,24 @@ class Json(Reader[T]):
 NOTHING: Final[Json[None]] = Json(None)
 
 
-class Effects(Data, frozen=True, kw_only=True):
+_STORED_NAMES = {  # in the logs of durable chats
+    "state_removed": "gone",
+    "meta_removed": "meta_gone",
+    "text_visible": "shown",
+    "hidden_calls": "hidden",
+}
+
+
+class Effects(Data, frozen=True, kw_only=True, rename=_STORED_NAMES):
     """The effects of a step, apart from its result."""
 
     state: dict[str, Any] | None = None
     """The JSON values that the step set in `run.state`."""
-    gone: tuple[str, ...] = ()
+    state_removed: tuple[str, ...] = ()
     """The keys that the step removed from `run.state`."""
     meta: dict[str, Any] | None = None
     """The JSON values that the step set in `run.meta`."""
-    meta_gone: tuple[str, ...] = ()
+    meta_removed: tuple[str, ...] = ()
     """The keys that the step removed from `run.meta`."""
     aborted: bool = False
     """Whether the step requested an abort."""
@@ -119,9 +132,9 @@ class Effects(Data, frozen=True, kw_only=True):
     """The number of the last event when the step ended."""
     usage: Usage | None = None
     """The chat's token usage when the step ended, if the step changed it."""
-    shown: bool = False
+    text_visible: bool = False
     """Whether a part of an answer was shown but is not yet in the history."""
-    hidden: tuple[str, ...] = ()
+    hidden_calls: tuple[str, ...] = ()
     """The calls whose deltas a hook has hidden."""
     sent_tools: tuple[str, ...] | None = None
     """The tools that were offered to the model; None if no hook wrapped the model call."""
@@ -226,7 +239,7 @@ class Runtime(Protocol):
         """Return a lock that the jobs of one `gather` share."""
         ...
 
-    def begun(self, key: Key) -> bool:
+    def has_begun(self, key: Key) -> bool:
         """Whether an earlier life of the chat has begun this step.
 
         The chat then asks for the step even if it no longer has hooks for it, because what a hook
@@ -234,7 +247,7 @@ class Runtime(Protocol):
         """
         ...
 
-    def passed(self, key: Key) -> bool:
+    def has_passed(self, key: Key) -> bool:
         """Whether an earlier life went on past the place of this step.
 
         A new hook is then not asked, because it could only contradict what has happened.
@@ -309,11 +322,11 @@ class LocalRuntime:
         """Return a lock of asyncio."""
         return asyncio.Lock()
 
-    def begun(self, key: Key) -> bool:
+    def has_begun(self, key: Key) -> bool:
         """Return False, because a local chat has no earlier life."""
         return False
 
-    def passed(self, key: Key) -> bool:
+    def has_passed(self, key: Key) -> bool:
         """Return False, because a local chat has no earlier life."""
         return False
 

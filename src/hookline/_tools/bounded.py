@@ -21,7 +21,7 @@ STEPS: Final = 100_000  # keywords that may be applied to one value
 MOVES: Final = 50_000_000  # moves that `re` may make on all texts of one value
 DATA: Final = frozenset(["enum", "const", "default", "examples"])  # these contain no schemas
 # What is left of both. jsonschema calls keywords with arguments of its own, so it is kept here.
-_left: ContextVar[list[int]] = ContextVar("hookline_schema_steps")
+_budget: ContextVar[list[int]] = ContextVar("hookline_schema_steps")
 
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Any]
 
@@ -34,36 +34,36 @@ class TooLong(Exception):
 def bounded(dialect: Any) -> Any:
     """Return a validator class of jsonschema with bounds."""
     extend: Any = import_module("jsonschema").validators.extend
-    keywords = {name: _counted(fn) for name, fn in dialect.VALIDATORS.items()}
+    keywords = {name: _counting(fn) for name, fn in dialect.VALIDATORS.items()}
     own: dict[str, Keyword] = {
         "pattern": _pattern,
         "patternProperties": _pattern_properties,
         "additionalProperties": _additional(dialect.VALIDATORS["additionalProperties"]),
         "uniqueItems": _unique(dialect.VALIDATORS["uniqueItems"]),
     }
-    keywords.update({name: _counted(fn) for name, fn in own.items()})
+    keywords.update({name: _counting(fn) for name, fn in own.items()})
     for name in ("unevaluatedProperties", "unevaluatedItems"):
         if name in dialect.VALIDATORS:
-            keywords[name] = _counted(_unevaluated(dialect.VALIDATORS[name]))
+            keywords[name] = _counting(_unevaluated(dialect.VALIDATORS[name]))
     return extend(dialect, validators=keywords)
 
 
 def errors_of(validator: Any, data: Any) -> Iterator[Any]:
     """Yield the errors of the data; raises TooLong."""
-    _left.set([STEPS, MOVES])
+    _budget.set([STEPS, MOVES])
     yield from validator.iter_errors(data)
 
 
 def without_dialects(schema: Any) -> Any:
     """Copy a schema without `$schema`, which would make another class check parts of it."""
     if isinstance(schema, list):
-        return [without_dialects(each) for each in schema]  # pyright: ignore[reportUnknownVariableType]
+        return [without_dialects(item) for item in schema]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(schema, dict):
         return schema
     return {
-        key: each if key in DATA else without_dialects(each)
-        for key, each in schema.items()  # pyright: ignore[reportUnknownVariableType]
-        if key != "$schema" or not isinstance(each, str)
+        key: item if key in DATA else without_dialects(item)
+        for key, item in schema.items()  # pyright: ignore[reportUnknownVariableType]
+        if key != "$schema" or not isinstance(item, str)
     }
 
 
@@ -71,11 +71,11 @@ def matches(pattern: str, text: str) -> bool | None:
     """Return whether the text has a match; None if the search could take too long."""
     ways, size, anchored = _shape(pattern, len(text).bit_length())
     moves = ways * size * (1 if anchored else len(text) + 1)
-    left = _left.get()
-    if moves > left[1]:
+    budget = _budget.get()
+    if moves > budget[1]:
         return None
     _spend(1)
-    left[1] -= int(moves)
+    budget[1] -= int(moves)
     return re.search(pattern, text) is not None
 
 
@@ -83,18 +83,18 @@ def matches(pattern: str, text: str) -> bool | None:
 
 
 def _spend(steps: int) -> None:
-    left = _left.get()
-    left[0] -= steps
-    if left[0] < 0:
+    budget = _budget.get()
+    budget[0] -= steps
+    if budget[0] < 0:
         raise TooLong(f"more than {STEPS} steps")
 
 
-def _counted(keyword: Keyword) -> Keyword:
-    def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+def _counting(keyword: Keyword) -> Keyword:
+    def count_first(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
         _spend(1)
         return keyword(validator, value, instance, schema)
 
-    return counted
+    return count_first
 
 
 # ── keywords that could block ───────────────────────────────────────────────────────────────
@@ -110,9 +110,9 @@ def _pattern_properties(
     validator: Any, patterns: dict[str, Any], instance: Any, schema: Any
 ) -> Iterator[Any]:
     if isinstance(instance, dict):
-        given = cast("dict[str, Any]", instance)
+        properties = cast("dict[str, Any]", instance)
         for pattern, subschema in patterns.items():
-            for name, value in given.items():
+            for name, value in properties.items():
                 if matches(pattern, name):  # a pattern that was not tried causes no error
                     yield from validator.descend(value, subschema, path=name, schema_path=pattern)
 
@@ -123,13 +123,13 @@ def _additional(plain: Keyword) -> Keyword:
     def additional(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
         patterns = schema.get("patternProperties")
         if isinstance(instance, dict) and patterns:
-            given = cast("dict[str, Any]", instance)
+            properties = cast("dict[str, Any]", instance)
             instance = {
-                name: each
-                for name, each in given.items()
+                name: value
+                for name, value in properties.items()
                 if all(matches(pattern, name) is False for pattern in patterns)
             }
-            schema = {key: each for key, each in schema.items() if key != "patternProperties"}
+            schema = {key: value for key, value in schema.items() if key != "patternProperties"}
         return plain(validator, value, instance, schema)  # type: ignore[no-any-return]
 
     return additional
@@ -140,8 +140,8 @@ def _unique(plain: Keyword) -> Keyword:
 
     def unique(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
         if isinstance(instance, list) and value:
-            given = cast("list[object]", instance)
-            size, kinds = len(given), {_sorted_as(each) for each in given}
+            items = cast("list[object]", instance)
+            size, kinds = len(items), {_sorted_as(item) for item in items}
             _spend(size // 100 if kinds in ({"text"}, {"number"}) else size * size // 100)
         return plain(validator, value, instance, schema)
 
@@ -189,27 +189,27 @@ def _shape(pattern: str, bits: int) -> tuple[float, int, bool]:
 
 def _cost(nodes: Any, length: int) -> tuple[float, int]:
     ways, size = 1.0, 0
-    for op, given in nodes:
-        more, parts = _node(str(op), given, length)
+    for op, argument in nodes:
+        more, parts = _node(str(op), argument, length)
         ways, size = min(ways * more, inf), size + parts
     return ways, max(size, 1)
 
 
-def _node(op: str, given: Any, length: int) -> tuple[float, int]:
+def _node(op: str, argument: Any, length: int) -> tuple[float, int]:
     if op.endswith("_REPEAT"):
-        low, high, inner = given
+        low, high, inner = argument
         return _repeat(low, high, inner, length)
     if op == "BRANCH":
-        return _either(given[1], length)
+        return _either(argument[1], length)
     if op == "GROUPREF_EXISTS":
-        return _either([given[1], given[2] or []], length)
+        return _either([argument[1], argument[2] or []], length)
     if op in ("SUBPATTERN", "ASSERT", "ASSERT_NOT"):
-        return _cost(given[-1], length)
+        return _cost(argument[-1], length)
     if op == "ATOMIC_GROUP":
-        return _cost(given, length)
+        return _cost(argument, length)
     if op == "GROUPREF":
         return 1, length
-    return 1, len(given) if op == "IN" else 1
+    return 1, len(argument) if op == "IN" else 1
 
 
 def _repeat(low: Any, high: Any, inner: Any, length: int) -> tuple[float, int]:
@@ -224,5 +224,5 @@ def _repeat(low: Any, high: Any, inner: Any, length: int) -> tuple[float, int]:
 
 
 def _either(branches: Any, length: int) -> tuple[float, int]:
-    costs = [_cost(each, length) for each in branches]
+    costs = [_cost(branch, length) for branch in branches]
     return sum(ways for ways, _ in costs), sum(size for _, size in costs)

@@ -42,13 +42,13 @@ def read_callable(fn: Callable[..., Any], tool: str) -> Callee:
         raise ToolDefinitionError(tool, f"{fn!r} cannot be a tool; pass a function")
     function, fixed, doc = _unwrap(fn)
     try:
-        found = inspect.signature(fn).parameters
+        by_name = inspect.signature(fn).parameters
     except (ValueError, TypeError, NameError) as error:
         raise ToolDefinitionError(
             tool, f"its signature cannot be read ({error}); pass a function with type hints"
         ) from error
     # An argument that a partial binds by keyword is fixed and may be secret: models never see it.
-    parameters = {name: parameter for name, parameter in found.items() if name not in fixed}
+    parameters = {name: parameter for name, parameter in by_name.items() if name not in fixed}
     for name, parameter in parameters.items():
         problem = _NO_KEYWORD.get(parameter.kind)
         if problem is None and parameter.annotation is parameter.empty:
@@ -64,7 +64,11 @@ def hints_of(
     fn: Callable[..., Any], parameters: Mapping[str, inspect.Parameter], tool: str
 ) -> dict[str, Any]:
     """The types of the parameters that have a type hint."""
-    hinted = {name: each for name, each in parameters.items() if each.annotation is not each.empty}
+    hinted = {
+        name: parameter
+        for name, parameter in parameters.items()
+        if parameter.annotation is not parameter.empty
+    }
     return _resolve(_unwrap(fn)[0], hinted, tool)
 
 
@@ -187,7 +191,7 @@ def parse_docstring(doc: str) -> tuple[str, dict[str, str]]:
     The description does not include the sections on parameters, results and errors.
     """
     lines = doc.expandtabs().splitlines()
-    kept: list[str] = []
+    lines_kept: list[str] = []
     texts: dict[str, str] = {}
     while lines:
         line = lines.pop(0)
@@ -208,34 +212,34 @@ def parse_docstring(doc: str) -> tuple[str, dict[str, str]]:
         elif field and field[1] in _LEFT_OUT_FIELDS:
             _take_indented(lines)
         else:
-            kept.append(line.rstrip())
-    description = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
+            lines_kept.append(line.rstrip())
+    description = re.sub(r"\n{3,}", "\n\n", "\n".join(lines_kept)).strip()
     return description, {name: text for name, text in texts.items() if text}
 
 
 def _take_indented(lines: list[str]) -> list[str]:
     """Take the block that belongs to the previous line: all lines that are indented or blank."""
-    taken: list[str] = []
+    block: list[str] = []
     while lines and (not lines[0].strip() or lines[0].startswith(" ")):
-        taken.append(lines.pop(0))
-    return taken
+        block.append(lines.pop(0))
+    return block
 
 
 def _take_numpy(lines: list[str]) -> list[str]:
     """Take a NumPy section, which ends before the next underlined title."""
-    taken: list[str] = []
+    block: list[str] = []
     while lines and not (len(lines) > 1 and re.fullmatch(r"-{3,}\s*", lines[1])):
-        taken.append(lines.pop(0))
-    return taken
+        block.append(lines.pop(0))
+    return block
 
 
 def _read_entries(block: list[str], entry: re.Pattern[str], texts: dict[str, str]) -> None:
     names: list[str] = []
     for line in block:
-        found = None if line.startswith(" ") else entry.fullmatch(line.rstrip())
-        if found:
-            names = [name.strip(" *") for name in found[1].split(",")]
-            first = found[2] if found.re.groups > 1 else ""
+        match = None if line.startswith(" ") else entry.fullmatch(line.rstrip())
+        if match:
+            names = [name.strip(" *") for name in match[1].split(",")]
+            first = match[2] if match.re.groups > 1 else ""
             texts.update(dict.fromkeys(names, first))
         elif line.strip():
             texts.update({name: f"{texts[name]} {line.strip()}".strip() for name in names})

@@ -20,7 +20,7 @@ class ChatScopes(Scopes):
 
     def __init__(self, agents: Scopes, own: Scope, *, hides: bool = False) -> None:
         super().__init__()
-        self._hidden: set[str] = set()
+        self._hidden_names: set[str] = set()
         self._agents = agents
         self._own = own
         with LOCK:
@@ -38,7 +38,7 @@ class ChatScopes(Scopes):
         """Take over the current scopes of the agent."""
         # The chat's own scope is the last, so its tools win. Nothing removes it.
         self._place({**self._agents._entries, _OWN: self._own})
-        hidden = {each.name for each in self._own.tools} & self._agents.tools.keys()
-        for name in sorted(hidden - self._hidden):
+        names = {tool.name for tool in self._own.tools} & self._agents.tools.keys()
+        for name in sorted(names - self._hidden_names):
             logger.warning("tool %r was registered, but a chat's own tool hides it", name)
-        self._hidden = hidden
+        self._hidden_names = names

@@ -38,19 +38,19 @@ def translated(hint: Any, *outer: Any) -> Any:
     """Replace pydantic's metadata in a hint with msgspec's; raises Unknown."""
     if not _holds_foreign(hint):
         return hint
-    if (inner := named(hint)) is not None:
+    if (inner := alias_target(hint)) is not None:
         if hint in outer:
             raise Unknown("Field in an alias that contains itself")
         return translated(inner, *outer, hint)
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        meta = [_meta(each) if is_foreign(each) else each for each in args[1:]]
+        meta = [_meta(arg) if is_foreign(arg) else arg for arg in args[1:]]
         return Annotated[(translated(args[0], *outer), *meta)]
     generic: Any = Union if origin is UnionType else origin  # `X | Y` has no type to subscript
-    return generic[tuple(translated(each, *outer) for each in args)]
+    return generic[tuple(translated(arg, *outer) for arg in args)]
 
 
-def named(hint: Any) -> Any:
+def alias_target(hint: Any) -> Any:
     """Return the type that a NewType or an alias stands for; None for any other type."""
     if isinstance(hint, type) or get_origin(hint) is not None:
         return None
@@ -60,7 +60,7 @@ def named(hint: Any) -> Any:
 def _holds_foreign(hint: Any, *outer: Any) -> bool:
     if is_foreign(hint):
         return True
-    inner = named(hint)
+    inner = alias_target(hint)
     parts = get_args(hint) if inner is None else (inner,)
     if inner is not None and hint in outer:  # an alias that contains itself
         return False
@@ -69,22 +69,22 @@ def _holds_foreign(hint: Any, *outer: Any) -> bool:
 
 def _meta(value: Any) -> msgspec.Meta:
     options: dict[str, Any] = {}
-    for name, given in _told(value).items():
+    for name, option in _options_of(value).items():
         if name in _SAME:
-            options[name] = getattr(given, "pattern", given) if name == "pattern" else given
-        elif name == _EXTRA and isinstance(given, dict):
-            options["extra_json_schema"] = given
+            options[name] = getattr(option, "pattern", option) if name == "pattern" else option
+        elif name == _EXTRA and isinstance(option, dict):
+            options["extra_json_schema"] = option
         elif name not in _NO_EFFECT:
             raise Unknown(name)
     return msgspec.Meta(**options)
 
 
-def _told(value: Any) -> dict[str, Any]:
+def _options_of(value: Any) -> dict[str, Any]:
     """The options of a Field, or of an object of annotated_types."""
-    said: dict[str, Any] = dict(getattr(value, "_attributes_set", ()))
-    for each in getattr(value, "metadata", [value]):  # a Field keeps some options there
-        names = getattr(each, "__dataclass_fields__", None) or getattr(each, "__dict__", None)
+    options: dict[str, Any] = dict(getattr(value, "_attributes_set", ()))
+    for item in getattr(value, "metadata", [value]):  # a Field keeps some options there
+        names = getattr(item, "__dataclass_fields__", None) or getattr(item, "__dict__", None)
         if not names:
-            raise Unknown(type(each).__name__)
-        said.update({name: getattr(each, name) for name in names})
-    return {name: given for name, given in said.items() if given is not None}
+            raise Unknown(type(item).__name__)
+        options.update({name: getattr(item, name) for name in names})
+    return {name: option for name, option in options.items() if option is not None}

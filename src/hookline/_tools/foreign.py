@@ -101,14 +101,14 @@ def _parameters(fn: Any, tool: str) -> tuple[str, str | None]:
         ) from error
     hints = hints_of(fn, parameters, tool)
     injected = [name for name in parameters if is_run(hints.get(name))]
-    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     rest = [
         name
         for name, parameter in parameters.items()
         if name not in injected
-        and (parameter.kind not in named or parameter.default is parameter.empty)
+        and (parameter.kind not in by_name or parameter.default is parameter.empty)
     ]
-    if len(rest) != 1 or len(injected) > 1 or parameters[rest[0]].kind not in named:
+    if len(rest) != 1 or len(injected) > 1 or parameters[rest[0]].kind not in by_name:
         raise ToolDefinitionError(
             tool,
             f"its function must not have the parameters ({', '.join(parameters)}); give it one "
@@ -156,21 +156,21 @@ def _validator(schema: dict[str, Any], tool: str) -> Any:
 def _references(schema: Any, resolver: Any, draft: Any) -> Iterator[tuple[str, Any]]:
     """Yield each `$ref` of a schema, with its resolver."""
     if isinstance(schema, list):
-        for each in schema:  # pyright: ignore[reportUnknownVariableType]
-            yield from _references(each, resolver, draft)
+        for value in schema:  # pyright: ignore[reportUnknownVariableType]
+            yield from _references(value, resolver, draft)
     if not isinstance(schema, dict):
         return
     if isinstance(schema.get("$id"), str):  # pyright: ignore
         resolver = resolver.in_subresource(draft.create_resource(schema))
-    for key, each in schema.items():  # pyright: ignore
-        if key in ("$ref", "$dynamicRef") and isinstance(each, str):
-            yield each, resolver
+    for key, value in schema.items():  # pyright: ignore
+        if key in ("$ref", "$dynamicRef") and isinstance(value, str):
+            yield value, resolver
         elif key not in DATA:
-            yield from _references(each, resolver, draft)
+            yield from _references(value, resolver, draft)
 
 
 def _issue(error: Any) -> str:
-    path = ".".join(str(each) for each in getattr(error, "absolute_path", ()))
+    path = ".".join(str(key) for key in getattr(error, "absolute_path", ()))
     text = clean_text(getattr(error, "message", None) or type(error).__name__)
     if len(text) > _ISSUE:
         text = f"{text[: _ISSUE // 2]} … {text[-_ISSUE // 2 :]}"

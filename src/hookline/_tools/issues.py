@@ -34,7 +34,7 @@ from typing import (
 
 import msgspec
 
-from hookline._base.json import clean_text, json_text, shown
+from hookline._base.json import clean_text, json_text, quote_name
 
 _AT_PATH: Final = re.compile(r"(?s)(.*) - at `(?:key` in `)?\$(.*)`")
 
@@ -131,9 +131,9 @@ def missing_and_unknown(value: dict[Any, Any], kind: type, path: str) -> list[st
         elif field.required:
             issues.append(f"{_join(path, name)}: missing, but required")
     if getattr(info, "forbid_unknown_fields", False):
-        known = ", ".join(map(shown, fields)) or "none"
+        known_fields = ", ".join(map(quote_name, fields)) or "none"
         issues += [
-            f"{_join(path, key)}: unknown; the known names are: {known}"
+            f"{_join(path, key)}: unknown; the known names are: {known_fields}"
             for key in value
             if key not in fields and key != info.tag_field
         ]
@@ -192,12 +192,12 @@ def _unqualified(hint: Any) -> Any:
 def _own(error: Exception, hint: Any, path: str) -> list[str]:
     errors: Any = getattr(error.__cause__, "errors", None)
     if callable(errors):  # pydantic's own list, with one item per issue
-        found: Any = errors(include_url=False, include_context=False, include_input=False)
+        issues_of: Any = errors(include_url=False, include_context=False, include_input=False)
         at = _AT_PATH.fullmatch(str(error))
-        return [_pydantic(issue, path + (at[2] if at else "")) for issue in found]
-    allowed = _allowed(hint)
-    if allowed:
-        return [f"{path}: must be one of {allowed}"]
+        return [_pydantic(issue, path + (at[2] if at else "")) for issue in issues_of]
+    values = _allowed_values(hint)
+    if values:
+        return [f"{path}: must be one of {values}"]
     if not isinstance(error, msgspec.ValidationError):
         return [f"{path}: cannot be converted to the required type ({type(error).__qualname__})"]
     text = str(error)
@@ -218,7 +218,7 @@ def _short(text: str) -> str:
     return clean_text(text if len(text) <= 300 else text[:299] + "…")
 
 
-def _allowed(hint: Any) -> str:
+def _allowed_values(hint: Any) -> str:
     hint = _arm_for(None, hint)
     values: Iterable[Any] = ()
     if get_origin(hint) is Literal:
@@ -231,4 +231,4 @@ def _allowed(hint: Any) -> str:
 def _join(path: str, key: object) -> str:
     if isinstance(key, str) and key.isidentifier() and len(key) <= 60:
         return f"{path}.{key}" if path else key
-    return f"{path}[{shown(key)}]" if path else shown(key)
+    return f"{path}[{quote_name(key)}]" if path else quote_name(key)

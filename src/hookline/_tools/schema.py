@@ -30,7 +30,7 @@ from hookline._base.json import (
     to_json_data,
 )
 from hookline._tools.callables import parse_docstring, read_callable
-from hookline._tools.constraints import Unknown, is_foreign, named, translated
+from hookline._tools.constraints import Unknown, alias_target, is_foreign, translated
 from hookline._tools.issues import decode_foreign, is_model, is_record, missing_and_unknown
 
 REF: Final = "#/$defs/"
@@ -66,10 +66,10 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         except Exception as error:
             issues = missing_and_unknown(arguments, self._arguments, "")
             raise BadArguments(tuple(issues) or (clean_text(str(error)),)) from error
-        bound = asdict(filled)
-        if len(bound) == len(arguments):
-            return bound
-        return {name: bound[name] for name in arguments}
+        values = asdict(filled)
+        if len(values) == len(arguments):
+            return values
+        return {name: values[name] for name in arguments}
 
 
 def inspect_callable(
@@ -174,7 +174,7 @@ def _show_default(schema: dict[str, Any], hint: Any, default: object) -> None:
 def _refuse_ignored(tool: str, name: str, hint: Any, default: object) -> None:
     """Raise for constraints that msgspec would silently ignore."""
     parts: list[Any] = [hint]
-    seen: set[Any] = set()  # classes and aliases may contain themselves
+    visited: set[Any] = set()  # classes and aliases may contain themselves
     while parts:
         part = parts.pop()
         if is_foreign(part) or is_foreign(default):
@@ -192,11 +192,11 @@ def _refuse_ignored(tool: str, name: str, hint: Any, default: object) -> None:
             )
         if (origin := get_origin(part)) is not None:
             parts += [origin, *get_args(part)]
-        elif (inner := named(part)) is not None and part not in seen:
-            seen.add(part)
+        elif (inner := alias_target(part)) is not None and part not in visited:
+            visited.add(part)
             parts.append(inner)
-        elif isinstance(part, type) and part not in seen and is_record(part):
-            seen.add(part)
+        elif isinstance(part, type) and part not in visited and is_record(part):
+            visited.add(part)
             with contextlib.suppress(Exception):  # unknown names raise later, in the description
                 parts += get_type_hints(part, include_extras=True).values()
 
@@ -254,15 +254,15 @@ def _schemas(hints: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str
         return dict(models.setdefault(kind, {"$ref": "not known yet"}))
 
     def components() -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-        found, definitions = msgspec.json.schema_components(
+        schemas, definitions = msgspec.json.schema_components(
             hints.values(), schema_hook=reference, ref_template=REF + "{name}"
         )
-        return dict(zip(hints, found, strict=True)), definitions
+        return dict(zip(hints, schemas, strict=True)), definitions
 
     # The first pass collects the pydantic models, the second refers to their definitions.
     schemas, definitions = components()
     if models:
-        theirs = _pydantic_schemas(models, taken=definitions)
+        theirs = _pydantic_schemas(models, existing=definitions)
         schemas, definitions = components()
         definitions |= theirs
     msgspec.json.encode([schemas, definitions])  # raises if an extra_json_schema is not JSON
@@ -270,7 +270,7 @@ def _schemas(hints: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str
 
 
 def _pydantic_schemas(
-    models: dict[type, dict[str, Any]], *, taken: dict[str, Any]
+    models: dict[type, dict[str, Any]], *, existing: dict[str, Any]
 ) -> dict[str, Any]:
     """Describe pydantic models under names that are not `taken`, and set the `$ref` of each."""
     from pydantic.json_schema import models_json_schema
@@ -281,8 +281,10 @@ def _pydantic_schemas(
             [(model, "validation") for model in models],
             ref_template=REF + prefix + "{model}",
         )
-        definitions = {prefix + name: found for name, found in root.get("$defs", {}).items()}
-        if definitions.keys().isdisjoint(taken):  # a Struct may have the name of a model
+        definitions = {
+            prefix + name: definition for name, definition in root.get("$defs", {}).items()
+        }
+        if definitions.keys().isdisjoint(existing):  # a Struct may have the name of a model
             break
         prefix += "pydantic_"
     for model in models:

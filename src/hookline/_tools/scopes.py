@@ -11,7 +11,7 @@ from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextvars import ContextVar
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 from weakref import WeakSet
 
 import msgspec
@@ -32,18 +32,31 @@ from hookline._tools.tool import (
     with_run,
 )
 
+Context: TypeAlias = Callable[[], Any] | Callable[[Run[Any]], Any]
+"""A function that returns text or JSON data for the model. It may also take no parameter."""
+
 
 class Scope(ReadOnly):
     """A named bundle: tools, a section of context, and a switch for both.
 
-    `context()` is called at each step. The returned text or JSON data is added to the system text,
-    under the heading `title`. With `inject="user"`, it is added to the last user message of the
-    request instead. This section is never stored. `enabled(run)` returns whether the whole scope is
-    on; the function may also take no parameter. Raises ScopeError for an empty label, two tools of
-    the same name, or an async function.
+    `context(run)` is called at each step. The returned text or JSON data is added to the system
+    text, under the heading `title`. With `inject="user"`, it is added to the last user message of
+    the request instead. This section is never stored. `enabled(run)` returns whether the whole
+    scope is on. Both functions may also take no parameter. Raises ScopeError for an empty label,
+    two tools of the same name, or an async function.
     """
 
-    __slots__ = ("__weakref__", "context", "enabled", "inject", "is_on", "label", "title", "tools")
+    __slots__ = (
+        "__weakref__",
+        "context",
+        "enabled",
+        "inject",
+        "is_on",
+        "label",
+        "section",
+        "title",
+        "tools",
+    )
 
     label: str
     """The label, unique among the agent's scopes."""
@@ -51,8 +64,10 @@ class Scope(ReadOnly):
     """The heading of the scope's context."""
     tools: tuple[AnyTool, ...]
     """The tools that are offered to the model while the scope is on."""
-    context: Callable[[], Any] | None
+    context: Context | None
     """Called at each step; returns the context to add."""
+    section: Callable[[Run[Any]], Any] | None
+    """The `context` function in a form that always takes the run."""
     enabled: Enabled | None
     """Called at each request and tool call; returns whether the scope is on."""
     is_on: Callable[[Run[Any]], object] | None
@@ -65,15 +80,15 @@ class Scope(ReadOnly):
         label: str,
         *,
         tools: Iterable[ToolLike] = (),
-        context: Callable[[], Any] | None = None,
+        context: Context | None = None,
         enabled: Enabled | None = None,
         inject: Literal["system", "user"] = "system",
         title: str | None = None,
     ) -> None:
         if not label:
             raise ScopeError(f"label={label!r} is empty; pass a label for the scope")
-        for name, asked in (("context", context), ("enabled", enabled)):
-            if asked is not None and is_async_callable(asked):
+        for name, value in (("context", context), ("enabled", enabled)):
+            if value is not None and is_async_callable(value):
                 raise ScopeError(
                     f"scope {label!r}: {name}= is called in the middle of a step and cannot be "
                     "async; pass a sync function, and fetch its data elsewhere"
@@ -81,13 +96,14 @@ class Scope(ReadOnly):
         self._set(
             label=label,
             title=title or label,
-            tools=tuple(as_tool(each) for each in as_tuple("tools", tools)),
+            tools=tuple(as_tool(tool) for tool in as_tuple("tools", tools)),
             context=context,
+            section=with_run(context),
             enabled=enabled,
             is_on=with_run(enabled),
             inject=inject,
         )
-        names = [each.name for each in self.tools]
+        names = [tool.name for tool in self.tools]
         doubled = sorted({name for name in names if names.count(name) > 1})
         if doubled:
             raise ScopeError(
@@ -103,7 +119,7 @@ class Scope(ReadOnly):
             return Scope(**{**{name: getattr(self, name) for name in names}, **changes})
 
     def __repr__(self) -> str:
-        names = ", ".join(each.name for each in self.tools)
+        names = ", ".join(tool.name for tool in self.tools)
         return f"<Scope {self.label!r}: {names or 'no tools'}>"
 
     if TYPE_CHECKING:  # by scripts/generate.py
@@ -113,7 +129,7 @@ class Scope(ReadOnly):
             *,
             label: str = ...,
             tools: Iterable[ToolLike] = ...,
-            context: Callable[[], Any] | None = ...,
+            context: Context | None = ...,
             enabled: Enabled | None = ...,
             inject: Literal["system", "user"] = ...,
             title: str = ...,
@@ -156,7 +172,7 @@ class Scopes:
     """The scopes of one agent. `observer` is called after each registration and removal."""
 
     def __init__(self, observer: Observer | None = None) -> None:
-        self.told: tuple[Callable[[], Awaitable[None]], ...] = ()
+        self.waiting_observers: tuple[Callable[[], Awaitable[None]], ...] = ()
         self._running: asyncio.Future[None] | None = None  # pending while a chat runs observers
         self._observer = observer
         self._followers: WeakSet[Scopes] = WeakSet()
@@ -206,36 +222,36 @@ class Scopes:
                     f"there is no scope {label!r} to replace; use register() to add a new scope"
                 )
             self._check(scope, old)
-            entries = self._entries.items()
-            self._place(dict((token, scope) if each[1] is old else each for each in entries))
+            items = self._entries.items()
+            self._place(dict((token, scope) if item[1] is old else item for item in items))
         self._tell("onScopeUnregister", old)
         self._tell("onScopeRegister", scope)
         return lambda: self._remove(token)
 
-    def _check(self, scope: Scope, gone: Scope | None = None) -> None:
-        """Raise if a scope other than `gone` uses the label or a tool's name."""
-        if (found := self.get(scope.label)) is not None and found is not gone:
+    def _check(self, scope: Scope, old: Scope | None = None) -> None:
+        """Raise if a scope other than `old` uses the label or a tool's name."""
+        if (other := self.get(scope.label)) is not None and other is not old:
             raise ScopeError(f"there is already a scope {scope.label!r}; remove it first")
-        for each in scope.tools:
-            owner = self.tools[each.name][1] if each.name in self.tools else None
-            if owner is not None and owner is not gone:
+        for tool in scope.tools:
+            owner = self.tools[tool.name][1] if tool.name in self.tools else None
+            if owner is not None and owner is not old:
                 raise ScopeError(
-                    f"scope {scope.label!r} cannot be registered: tool {each.name!r} "
+                    f"scope {scope.label!r} cannot be registered: tool {tool.name!r} "
                     f"is taken by scope {owner.label!r}; give one of them another name"
                 )
 
     def unregister(self, label: str) -> bool:
         """Remove the scope with this label; returns False if there is none."""
-        found = [token for token, scope in self._entries.items() if scope.label == label]
-        return bool(found) and self._remove(found[0])
+        tokens = [token for token, scope in self._entries.items() if scope.label == label]
+        return bool(tokens) and self._remove(tokens[0])
 
     def _remove(self, token: object) -> bool:
         with LOCK:
-            gone = self._entries.get(token)
-            if gone is None:
+            entries = dict(self._entries)
+            if (scope := entries.pop(token, None)) is None:
                 return False
-            self._place({each: scope for each, scope in self._entries.items() if each is not token})
-        self._tell("onScopeUnregister", gone)
+            self._place(entries)
+        self._tell("onScopeUnregister", scope)
         return True
 
     def _place(self, entries: dict[object, Scope]) -> None:
@@ -247,25 +263,25 @@ class Scopes:
         scopes = entries.values()
         self._entries = entries
         self.tools: dict[str, tuple[AnyTool, Scope]] = {
-            each.name: (each, scope) for scope in scopes for each in scope.tools
+            tool.name: (tool, scope) for scope in scopes for tool in scope.tools
         }
-        self._offered = tuple(each for each, _ in self.tools.values())
+        self._all_tools = tuple(tool for tool, _ in self.tools.values())
         # Most agents have no predicates and no context; their requests cost nothing here.
         self._plain = all(
             scope.enabled is None
             and scope.context is None
-            and all(each.enabled is None for each in scope.tools)
+            and all(tool.enabled is None for tool in scope.tools)
             for scope in scopes
         )
-        for each in list(self._followers):  # last, because they read what is set above
-            each.follow()
+        for scopes_of_chat in list(self._followers):  # last, because they read what is set above
+            scopes_of_chat.follow()
 
     def _tell(self, point: str, scope: Scope) -> None:
         # Called without LOCK, which is held only briefly: observers run user code.
         if self._observer is not None:
             late = tuple(self._observer(point, scope))
             with LOCK:
-                self.told = (*self.told, *late)
+                self.waiting_observers = (*self.waiting_observers, *late)
 
     async def tell(self) -> None:
         """Run the async observers of registrations, before the next chat or step.
@@ -277,12 +293,12 @@ class Scopes:
         loop = asyncio.get_running_loop()
         while True:
             with LOCK:
-                if not self.told:
+                if not self.waiting_observers:
                     return
-                observer, running = self.told[0], self._running
-                ended = loop.create_future()
+                observer, running = self.waiting_observers[0], self._running
+                turn = loop.create_future()
                 if running is None:
-                    self._running = ended
+                    self._running = turn
             if running is not None:
                 if running.get_loop() is not loop:
                     return  # the other chat is in another thread, so this one cannot wait for it
@@ -295,22 +311,22 @@ class Scopes:
                 _telling.reset(token)
                 # Whatever it raised, it is not run again, and chats that wait for it go on.
                 with LOCK:
-                    self.told = self.told[1:]
+                    self.waiting_observers = self.waiting_observers[1:]
                     self._running = None
-                ended.set_result(None)
+                turn.set_result(None)
 
     # ── used by the loop ────────────────────────────────────────────────────────────────────────
 
-    def offered(self, run: Run[Any]) -> tuple[AnyTool, ...]:
+    def tools_for(self, run: Run[Any]) -> tuple[AnyTool, ...]:
         """The tools that are on now, in order of registration."""
         if self._plain:
-            return self._offered
+            return self._all_tools
         return tuple(
-            each
+            tool
             for scope in self
             if holds(scope, run)
-            for each in scope.tools
-            if self.tools[each.name][0] is each and holds(each, run)
+            for tool in scope.tools
+            if self.tools[tool.name][0] is tool and holds(tool, run)
         )
 
     def find(self, name: str) -> tuple[AnyTool, Scope] | None:
@@ -324,16 +340,16 @@ class Scopes:
     def on(self, run: Run[Any]) -> tuple[tuple[AnyTool, ...], Sections]:
         """Return the tools and the context sections that are on now, for a request."""
         if self._plain:
-            return self._offered, NO_SECTIONS
-        return self.offered(run), self._sections(run)
+            return self._all_tools, NO_SECTIONS
+        return self.tools_for(run), self._sections(run)
 
     def _sections(self, run: Run[Any]) -> Sections:
         texts: dict[str, list[str]] = {"system": [], "user": []}
         for scope in self:
-            if scope.context is None or not holds(scope, run):
+            if scope.section is None or not holds(scope, run):
                 continue
             try:
-                value = scope.context()
+                value = scope.section(run)
                 text = value if isinstance(value, str) else json_text(to_json_data(value))
             except (Exception, CancelledError) as exc:
                 log_throw(f"scope {scope.label!r}.context() failed; the section was left out", exc)

@@ -1,4 +1,4 @@
-"""Tools: functions with a name, a description and a JSON schema made from the signature.
+"""Tools: functions with a name, a description and a JSON schema copy from the signature.
 
 `@tool` makes a tool. A problem with the signature is an error at that point and not in the middle
 of a chat. A tool is data: `_chat/batch.py` runs calls and makes their results.
@@ -7,8 +7,22 @@ of a chat. A tool is data: `_chat/batch.py` runs calls and makes their results.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
+from collections.abc import Awaitable, Callable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    ParamSpec,
+    Self,
+    TypeAlias,
+    TypeVar,
+    cast,
+    overload,
+)
+
+import msgspec
 
 from hookline._base.errors import (
     ToolArgumentsError,
@@ -16,7 +30,7 @@ from hookline._base.errors import (
     ToolDenied,
     UnknownToolError,
 )
-from hookline._base.frozen import ReadOnly
+from hookline._base.frozen import ReadOnly, thaw
 from hookline._base.json import BadArguments, clean_text
 from hookline._base.run import Run, is_run
 from hookline._tools.callables import is_async_callable, takes_run
@@ -37,6 +51,25 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 Enabled: TypeAlias = Callable[[], bool] | Callable[[Run[Any]], bool]
 """A function that returns whether a tool or a scope is on. It may also take no parameter."""
+
+
+class StandInSignature(msgspec.Struct, frozen=True, eq=False):
+    """The signature of a tool whose function another one stands for."""
+
+    _original: Signature | ForeignSignature
+
+    injected: ClassVar[str] = "run"
+    parameters: ClassVar[frozenset[str]] = frozenset(["arguments"])
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The schema of the original."""
+        return self._original.schema
+
+    def bind(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Check the arguments as the original does, and pass them on as they are."""
+        self._original.bind(arguments)
+        return {"arguments": thaw(arguments)}
 
 
 class Tool(ReadOnly, Generic[P, R]):
@@ -90,8 +123,12 @@ class Tool(ReadOnly, Generic[P, R]):
     """The `enabled` function in a form that always takes the run."""
     is_async: bool
     """Whether the function is async; a sync function runs in a thread."""
-    signature: Signature | ForeignSignature
+    signature: Signature | ForeignSignature | StandInSignature
     """Binds arguments to the parameters of the function."""
+    leads: ClassVar[Literal["agent", "handoff"] | None] = None
+    """Whether the tool leads to another agent: as a sub-agent, or by a handoff."""
+    agent: ClassVar[Any] = None
+    """The agent that the tool leads to; None for other tools."""
 
     def __init__(
         self,
@@ -108,12 +145,12 @@ class Tool(ReadOnly, Generic[P, R]):
     ) -> None:
         if not callable(fn):
             raise ToolDefinitionError(repr(name), f"{fn!r} must be a function or another callable")
-        known: str = name if name is not None else getattr(fn, "__name__", type(fn).__name__)
-        _check_name(known)  # before the errors that begin with the name
-        signature = inspect_callable(fn, tool=known, skip=is_run)
+        base_name: str = name if name is not None else getattr(fn, "__name__", type(fn).__name__)
+        _check_name(base_name)  # before the errors that begin with the name
+        signature = inspect_callable(fn, tool=base_name, skip=is_run)
         self._make(
             fn=fn,
-            name=known,
+            name=base_name,
             description=description if description is not None else signature.description,
             signature=signature,
             parallel=parallel,
@@ -124,7 +161,9 @@ class Tool(ReadOnly, Generic[P, R]):
             check=check,
         )
 
-    def _make(self, *, signature: Signature | ForeignSignature, **options: Any) -> None:
+    def _make(
+        self, *, signature: Signature | ForeignSignature | StandInSignature, **options: Any
+    ) -> None:
         name, timeout, enabled = options["name"], options["timeout"], options["enabled"]
         _check_name(name)
         if timeout is not None and not timeout > 0:
@@ -170,8 +209,8 @@ class Tool(ReadOnly, Generic[P, R]):
         """
         _check_name(name)
         fn = client_function(name, fn, client)
-        made: Any = object.__new__(cls)  # __init__ would make the schema from the signature
-        made._make(
+        tool: Any = object.__new__(cls)  # __init__ would make the schema from the signature
+        tool._make(
             fn=fn,
             name=name,
             description=clean_text(description),
@@ -183,7 +222,7 @@ class Tool(ReadOnly, Generic[P, R]):
             client=client,
             check=check,
         )
-        return cast("AnyTool", made)
+        return cast("AnyTool", tool)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.fn(*args, **kwargs)
@@ -199,17 +238,45 @@ class Tool(ReadOnly, Generic[P, R]):
 
         def replace(self, **changes: Any) -> Self:
             """Return a copy with changed options of `@tool`; TypeError for `client` and others."""
-            unknown = changes.keys() - _KEPT
+            unknown = changes.keys() - OPTIONS
             if unknown:
                 raise TypeError(
-                    f"a tool has no option {min(unknown)!r}; use {', '.join(sorted(_KEPT))}"
+                    f"a tool has no option {min(unknown)!r}; use {', '.join(sorted(OPTIONS))}"
                 )
-            options = {option: getattr(self, option) for option in _KEPT}
-            made = object.__new__(type(self))
-            made._make(
-                fn=self.fn, signature=self.signature, client=self.client, **{**options, **changes}
+            copy = object.__new__(type(self))
+            copy._make(
+                fn=self.fn,
+                signature=self.signature,
+                client=self.client,
+                **{**self.options, **changes},
             )
-            return made
+            return copy
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that `replace` can change."""
+        return {option: getattr(self, option) for option in OPTIONS}
+
+    def with_handler(
+        self, handler: Callable[[dict[str, Any], Run[Any]], Awaitable[Any]]
+    ) -> AnyTool:
+        """Return a copy that calls this async function, with the arguments as JSON and the run.
+
+        To a model and to hooks, the copy is the same tool: its name, description and schema do not
+        change, and arguments that do not fit are refused. hookline runs the copy also if a client
+        runs the original. An earlier life of a durable chat is not checked.
+        """
+        signature = self.signature
+        copy: Any = cast("Any", object.__new__(Tool))
+        copy._make(
+            fn=handler,
+            signature=signature
+            if isinstance(signature, StandInSignature)
+            else StandInSignature(signature),
+            client=False,
+            **{**self.options, "check": None},
+        )
+        return cast("AnyTool", copy)
 
     def __repr__(self) -> str:
         return f"<Tool {self.name!r}>"
@@ -253,9 +320,9 @@ class ProviderTool(Tool[..., Any]):
 
         def replace(self, **changes: Any) -> Self:
             """Return a changed copy with the same entries; refuses unknown options."""
-            made = super().replace(**changes)
-            made._set(entries=self.entries)
-            return made
+            tool = super().replace(**changes)
+            tool._set(entries=self.entries)
+            return tool
 
 
 class UnknownTool(Tool[..., Any]):
@@ -271,10 +338,9 @@ def _check_name(name: object) -> None:
         )
 
 
-def with_run(enabled: Enabled | None) -> Callable[[Run[Any]], object] | None:
-    """Return a predicate that takes the run, even if the original does not."""
-    asked: Any = enabled
-    return asked if asked is None or takes_run(asked) else lambda run: asked()
+def with_run(fn: Callable[..., Any] | None) -> Callable[[Run[Any]], Any] | None:
+    """Return a function that takes the run, even if the original does not."""
+    return fn if fn is None or takes_run(fn) else lambda run: fn()
 
 
 def unknown_tool(name: str) -> AnyTool:
@@ -337,7 +403,7 @@ def tool(
     If a worker dies during a call in a durable chat, the next worker asks `check`, a function that
     takes any of the tool's parameters, and a `Run` if needed. It returns the result of the call if
     the call has happened, `NotRun()` if it has not, and None if it cannot tell. Raises
-    ToolDefinitionError if no schema can be made, or if `check` has other parameters.
+    ToolDefinitionError if no schema can be copy, or if `check` has other parameters.
     """
 
     def make(function: Callable[P, R]) -> Tool[P, R]:
@@ -356,7 +422,9 @@ def tool(
     return make if fn is None else make(fn)
 
 
-_KEPT = frozenset(["name", "description", "parallel", "idempotent", "timeout", "enabled", "check"])
+OPTIONS = frozenset(
+    ["name", "description", "parallel", "idempotent", "timeout", "enabled", "check"]
+)
 AnyTool = Tool[..., Any]
 ToolLike = AnyTool | Callable[..., Any]
 """A tool, or a function to make a tool from."""

@@ -28,8 +28,11 @@ from hookline.formats._read import (
     decoded,
     encoded,
     field,
+    items,
     list_at,
+    message_at,
     object_at,
+    reading,
     refuse,
     refuse_media,
     text_at,
@@ -45,44 +48,48 @@ def from_anthropic(body: Mapping[str, Any]) -> Imported:
 
     Raises UsageError if the history is invalid; the text says where and why.
     """
-    found: list[Message] = []
+    messages: list[Message] = []
     names: dict[str, str] = {}  # the tool name of each call id
     for index, message in enumerate(list_at(body, "messages", "the history")):
         where = f"message {index}"
-        role = field(message, "role", str, where)
-        parts = blocks(message.get("content"), where)
-        if role == "assistant":
-            answer = AssistantMessage(parts=tuple([_model_part(part, at) for at, part in parts]))
-            names.update({call.id: call.name for call in answer.tool_calls})
-            if answer.parts:
-                found.append(answer)
-        elif role == "user":
-            found += _from_user(parts, names)
-        else:
-            raise refuse(where, f"there is no role {role!r}; use 'user' or 'assistant'")
+        with reading(where):
+            role = field(message, "role", str, where)
+            parts = blocks(message.get("content"), where)
+            if role == "assistant":
+                answer = AssistantMessage(
+                    parts=tuple([_model_part(part, at) for at, part in parts])
+                )
+                answer.to_json()  # raises for what is not JSON
+                names.update({call.id: call.name for call in answer.tool_calls})
+                if answer.parts:
+                    messages.append(answer)
+            elif role == "user":
+                messages += _from_user(parts, names)
+            else:
+                raise refuse(where, f"there is no role {role!r}; use 'user' or 'assistant'")
     system = [field(part, "text", str, at) for at, part in blocks(body.get("system"), "system")]
-    return Imported(messages=tuple(found), system="\n\n".join(system) or None)
+    return Imported(messages=tuple(messages), system="\n\n".join(system) or None)
 
 
 def _from_user(parts: list[tuple[str, dict[str, Any]]], names: dict[str, str]) -> list[Message]:
     results: list[Message] = []
-    said: list[Text | Image | File] = []
+    content: list[Text | Image | File] = []
     for at, part in parts:
         if part["type"] != "tool_result":
-            said.append(_user_part(part, at))
+            content.append(_user_part(part, at))
             continue
         call_id = field(part, "tool_use_id", str, at)
-        inside = [_user_part(each, place) for place, each in blocks(part.get("content"), at)]
+        inside = [_user_part(inner, place) for place, inner in blocks(part.get("content"), at)]
         results.append(
             ToolMessage(
                 call_id=call_id,
                 name=names.get(call_id, "unknown"),
-                text="".join([each.text for each in inside if isinstance(each, Text)]),
+                text="".join([inner.text for inner in inside if isinstance(inner, Text)]),
                 outcome="error" if part.get("is_error") else "ok",
-                media=tuple([each for each in inside if not isinstance(each, Text)]),
+                media=tuple([inner for inner in inside if not isinstance(inner, Text)]),
             )
         )
-    return [*results, UserMessage(parts=tuple(said))] if said else results
+    return [*results, UserMessage(parts=tuple(content))] if content else results
 
 
 def _user_part(part: dict[str, Any], where: str) -> Text | Image | File:
@@ -138,11 +145,12 @@ def to_anthropic(messages: Iterable[Message], *, system: str | None = None) -> d
     format cannot express.
     """
     out: list[dict[str, Any]] = []
-    for index, message in enumerate(messages):
+    for index, item in enumerate(items(messages, "messages")):
         where = f"message {index}"
+        message = message_at(item, where)
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
         if isinstance(message, UserMessage):
-            content = [_written(part, where) for part in message.parts]
+            content = [_block(part, where) for part in message.parts]
         elif isinstance(message, ToolMessage):
             content = [_result(message, where)]
         else:
@@ -160,14 +168,14 @@ def _result(message: ToolMessage, where: str) -> dict[str, Any]:
     result: dict[str, Any] = {
         "type": "tool_result",
         "tool_use_id": message.call_id,
-        "content": [_written(part, where) for part in content],
+        "content": [_block(part, where) for part in content],
     }
     if message.outcome not in _WENT_WELL:
         result["is_error"] = True
     return result
 
 
-def _written(part: Text | Image | File, where: str) -> dict[str, Any]:
+def _block(part: Text | Image | File, where: str) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
     if part.data is not None:
@@ -186,8 +194,8 @@ def _written(part: Text | Image | File, where: str) -> dict[str, Any]:
 
 def _own(part: Text | Reasoning) -> dict[str, Any]:
     """Anthropic's own data of a part."""
-    found: dict[str, Any] = (part.meta or {}).get(_META) or {}
-    return found
+    meta: dict[str, Any] = (part.meta or {}).get(_META) or {}
+    return meta
 
 
 def _answer(message: AssistantMessage) -> list[dict[str, Any]]:

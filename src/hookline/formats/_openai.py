@@ -23,8 +23,11 @@ from hookline.formats._read import (
     check_fields,
     field,
     from_url,
+    items,
     list_at,
+    message_at,
     object_at,
+    reading,
     refuse,
     refuse_media,
     text_at,
@@ -43,33 +46,37 @@ _FIELDS: Final = {
 
 def from_openai(messages: Iterable[Mapping[str, Any]]) -> Imported:
     """Read a history. Raises UsageError if the history is invalid; the text says where and why."""
-    found: list[Message] = []
+    history: list[Message] = []
     system: list[str] = []
     names: dict[str, str] = {}  # the tool name of each call id
-    for index, message in enumerate(messages):
+    for index, message in enumerate(items(messages, "messages")):
         where = f"message {index}"
-        role = field(message, "role", str, where)
-        check_fields(message, _FIELDS.get(role, message), where)
-        if role in _SYSTEM:
-            if found:
-                raise refuse(where, f"a {role} message must come before all other messages")
-            system.append(_text(message.get("content"), where))
-        elif role == "user":
-            parts = [_user_part(part, at) for at, part in blocks(message.get("content"), where)]
-            found.append(UserMessage(parts=tuple(parts)))
-        elif role == "assistant":
-            answer = _assistant(message, where)
-            names.update({call.id: call.name for call in answer.tool_calls})
-            if answer.parts:
-                found.append(answer)
-        elif role == "tool":
-            call_id = field(message, "tool_call_id", str, where)
-            text = _text(message.get("content"), where)
-            name = names.get(call_id, str(message.get("name") or "unknown"))
-            found.append(ToolMessage(call_id=call_id, name=name, text=text))
-        else:
-            raise refuse(where, f"there is no role {role!r}; use system, user, assistant or tool")
-    return Imported(messages=tuple(found), system="\n\n".join(system) or None)
+        with reading(where):
+            role = field(message, "role", str, where)
+            check_fields(message, _FIELDS.get(role, tuple(message)), where)
+            if role in _SYSTEM:
+                if history:
+                    raise refuse(where, f"a {role} message must come before all other messages")
+                system.append(_text(message.get("content"), where))
+            elif role == "user":
+                parts = [_user_part(part, at) for at, part in blocks(message.get("content"), where)]
+                history.append(UserMessage(parts=tuple(parts)))
+            elif role == "assistant":
+                answer = _assistant(message, where)
+                answer.to_json()  # raises for what is not JSON
+                names.update({call.id: call.name for call in answer.tool_calls})
+                if answer.parts:
+                    history.append(answer)
+            elif role == "tool":
+                call_id = field(message, "tool_call_id", str, where)
+                text = _text(message.get("content"), where)
+                name = names.get(call_id, str(message.get("name") or "unknown"))
+                history.append(ToolMessage(call_id=call_id, name=name, text=text))
+            else:
+                raise refuse(
+                    where, f"there is no role {role!r}; use system, user, assistant or tool"
+                )
+    return Imported(messages=tuple(history), system="\n\n".join(system) or None)
 
 
 def _text(content: Any, where: str) -> str:
@@ -115,8 +122,9 @@ def to_openai(messages: Iterable[Message], *, system: str | None = None) -> list
     Raises UsageError for a picture or file that this format cannot express.
     """
     out: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
-    for index, message in enumerate(messages):
+    for index, item in enumerate(items(messages, "messages")):
         where = f"message {index}"
+        message = message_at(item, where)
         if isinstance(message, UserMessage):
             out.append({"role": "user", "content": _content(message.parts, where)})
         elif isinstance(message, ToolMessage):
@@ -129,7 +137,7 @@ def to_openai(messages: Iterable[Message], *, system: str | None = None) -> list
             out.append({"role": "tool", "tool_call_id": message.call_id, "content": message.text})
         else:
             refuse_media(message.parts, where)
-            out.append(_written(message))
+            out.append(_write_answer(message))
     return out
 
 
@@ -148,7 +156,7 @@ def _content(parts: Iterable[Text | Image | File], where: str) -> Any:
     return out
 
 
-def _written(message: AssistantMessage) -> dict[str, Any]:
+def _write_answer(message: AssistantMessage) -> dict[str, Any]:
     out: dict[str, Any] = {"role": "assistant", "content": message.text or None}
     calls = [
         {

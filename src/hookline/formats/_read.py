@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from reprlib import repr as short_repr
 from types import NoneType
 from typing import Any, TypeVar, cast
 
 import msgspec
 
-from hookline import File, Image, Message, ToolCall
+from hookline import AssistantMessage, File, Image, Message, ToolCall, ToolMessage, UserMessage
 from hookline.errors import UsageError
 
 T = TypeVar("T")
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """A converted history: use `Conversation(found.messages)` and `Agent(system=found.system)`."""
+    """A history: use `Conversation(history.messages)` and `Agent(system=history.system)`."""
 
     messages: tuple[Message, ...]
     """The messages, as hookline message types."""
@@ -30,28 +32,58 @@ def refuse(where: str, problem: str) -> UsageError:
     return UsageError(f"{where}: {problem}")
 
 
+@contextmanager
+def reading(what: str) -> Generator[None, None, None]:
+    """Raise UsageError in place of the errors of data that JSON cannot express."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as exc:  # of any kind: it is the caller's data
+        raise UsageError(f"{what} is not JSON data ({exc}); pass dicts, lists and texts") from exc
+
+
+def items(data: object, what: str) -> Iterable[Any]:
+    """Return the items of an argument that must be a list."""
+    if isinstance(data, (str, bytes, Mapping)) or not isinstance(data, Iterable):
+        raise UsageError(f"{what} must be a list of messages, not {short_repr(data)}")  # pyright: ignore
+    return data  # pyright: ignore[reportUnknownVariableType]
+
+
+def message_at(message: object, where: str) -> Message:
+    """Return an item that must be a message of hookline."""
+    if not isinstance(message, (UserMessage, AssistantMessage, ToolMessage)):
+        kind = type(message).__name__
+        raise refuse(
+            where,
+            f"this must be a message of hookline, not a {kind}; use from_openai() "
+            "or from_anthropic() for dicts",
+        )
+    return message
+
+
 def field(data: Any, name: str, kind: type[T], where: str) -> T:
     """Return a required field of this type."""
-    found: T = _field(data, name, kind, where)
-    return found
+    value: T = _field(data, name, kind, where)
+    return value
 
 
 def object_at(data: Any, name: str, where: str) -> dict[str, Any]:
     """Return a required field that is an object."""
-    found: dict[str, Any] = _field(data, name, dict, where)
-    return found
+    value: dict[str, Any] = _field(data, name, dict, where)
+    return value
 
 
 def list_at(data: Any, name: str, where: str) -> list[Any]:
     """Return a required field that is a list."""
-    found: list[Any] = _field(data, name, list, where)
-    return found
+    value: list[Any] = _field(data, name, list, where)
+    return value
 
 
 def _field(data: Any, name: str, kind: type[Any], where: str) -> Any:
     value: Any = mapping(data, where).get(name)
     if not isinstance(value, kind):
-        raise refuse(where, f"{name!r} must be a {kind.__name__}, not {value!r:.80}")
+        raise refuse(where, f"{name!r} must be a {kind.__name__}, not {short_repr(value)}")
     return value
 
 
@@ -71,10 +103,10 @@ def mapping(data: Any, where: str) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", data)
 
 
-def check_fields(data: Mapping[str, Any], known: Collection[str], where: str) -> None:
+def check_fields(data: Mapping[str, Any], names: Collection[str], where: str) -> None:
     """Refuse a field with data that would be lost."""
     for name, value in data.items():
-        if value and name not in known:
+        if value and name not in names:
             raise refuse(where, f"hookline messages have no field {name!r}; leave this field out")
 
 
@@ -95,13 +127,13 @@ def blocks(content: Any, where: str) -> list[tuple[str, dict[str, Any]]]:
     if content is None:
         return []
     if not isinstance(content, (list, tuple)):
-        raise refuse(where, f"content must be a string or a list, not {content!r:.80}")
-    found: list[tuple[str, dict[str, Any]]] = []
+        raise refuse(where, f"content must be a string or a list, not {short_repr(content)}")
+    parts: list[tuple[str, dict[str, Any]]] = []
     for index, block in enumerate(content):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         at = f"{where}, part {index}"
         field(block, "type", str, at)
-        found.append((at, block))  # pyright: ignore[reportUnknownArgumentType]
-    return found
+        parts.append((at, block))  # pyright: ignore[reportUnknownArgumentType]
+    return parts
 
 
 def call_of(id: str, name: str, arguments: Any, where: str) -> ToolCall:
@@ -109,10 +141,10 @@ def call_of(id: str, name: str, arguments: Any, where: str) -> ToolCall:
     if isinstance(arguments, Mapping):
         return ToolCall(id=id, name=name, arguments=dict(arguments))  # pyright: ignore
     if not isinstance(arguments, (str, NoneType)):
-        raise refuse(where, f"the arguments must be a JSON text, not {arguments!r:.80}")
+        raise refuse(where, f"the arguments must be a JSON text, not {short_repr(arguments)}")
     try:
         decoded: Any = msgspec.json.decode(arguments or "{}")
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         decoded = None
     if isinstance(decoded, dict):
         return ToolCall(id=id, name=name, arguments=decoded)  # pyright: ignore

@@ -1,0 +1,138 @@
+"""Messages into a running chat: the way into its queue, and the one place that empties the queue.
+
+Theory of operation. `send` queues a message from any task and never waits. The chat takes messages
+out between two steps, in `take_input`: a "next" message before the next request, all messages when
+the chat would end. What it takes is a recorded step. Each message passes preSteer, and is then
+written like every other message, through preMessage and onMessage. A message is in no second chat:
+it stays in this queue until it is in the history, and what is left at the end goes back to its
+sender.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hookline._base.errors import StreamStateError, UsageError
+from hookline._base.events import MessageQueued
+from hookline._base.input import as_message, without_surrogates
+from hookline._base.messages import Data, UserMessage
+from hookline._base.returns import Deny, Hold, When
+from hookline._chat.commit import commit
+from hookline._chat.inbox import MAX_QUEUED, TOO_LATE, Inbox, SentMessage, SentStatus
+from hookline._chat.life import Phase
+from hookline._chat.state import RUNNING, Chat
+from hookline._conversations.conversation import Conversation
+from hookline._hooks.call_rules import intercept
+from hookline._hooks.points import PreSteer
+from hookline._record.runtime import IDLE_INPUT, INPUT, LOCAL, Json, Key
+
+
+class Steered(Data, frozen=True, kw_only=True):
+    """The decision about one queued message, as it is recorded."""
+
+    message: UserMessage
+    refused: str | None = None
+
+
+_STEERED: Final[Json[list[Steered]]] = Json(list[Steered])
+
+
+def send(chat: Chat, message: Any, when: When) -> SentMessage:
+    """Queue a message for this chat. It is returned at once if the chat takes no more messages."""
+    sent = new_message(chat.chat_id, message, when)
+    _check_loop(chat)
+    if chat.life.phase > Phase.RUNNING:
+        sent.decide("returned", TOO_LATE)
+        return sent
+    inbox = chat.progress.inbox
+    if inbox is None:
+        inbox = chat.progress.inbox = Inbox()
+    if inbox.full:
+        sent.decide("returned", f"{MAX_QUEUED} messages wait already")
+        return sent
+    inbox.add(sent)
+    # The sender may be the reader, so it never waits for room: without room, the chat publishes it.
+    if chat.life.phase is Phase.RUNNING and not chat.channel.full:
+        sent.announced = True
+        chat.put(_queued_event(chat, sent))
+    return sent
+
+
+def send_to(conversation: Conversation, message: Any, when: When) -> SentMessage:
+    """Queue a message for the chat that runs on this conversation, if there is one."""
+    for chat in list(RUNNING.values()):
+        if chat.input.parent is None and _runs_on(chat, conversation):
+            return send(chat, message, when)
+    sent = new_message("none", message, when)
+    sent.decide("returned", f"no chat is running on conversation {conversation.id!r}")
+    return sent
+
+
+def new_message(chat_id: str, message: Any, when: When) -> SentMessage:
+    """A message with an id of its own; raises UsageError if it says nothing."""
+    if when not in ("next", "idle"):
+        raise UsageError(f"when={when!r} must be 'next' or 'idle'")
+    return SentMessage(as_message(message).replace(id=f"{chat_id}.{LOCAL.new_id()}"), when)
+
+
+def _check_loop(chat: Chat) -> None:
+    if chat.supervisor is not None and not chat.supervisor.is_here():
+        raise StreamStateError(
+            f"a message must be sent in the event loop of its chat {chat.chat_id!r}; from another "
+            "thread, use loop.call_soon_threadsafe"
+        )
+
+
+def _runs_on(chat: Chat, conversation: Conversation) -> bool:
+    """Whether the chat runs on this conversation, or on another view of the same stored one."""
+    own, mine = chat.input.conversation, conversation.ledger
+    if own is None or own is conversation or mine is None or own.ledger is None:
+        return own is conversation
+    return own.id == conversation.id and own.ledger.store is mine.store
+
+
+def may_have_input(chat: Chat, answer: object) -> bool:
+    """Whether the next step has a request, and messages may wait for it."""
+    return answer is None and (chat.progress.inbox is not None or chat.runtime is not LOCAL)
+
+
+async def take_input(chat: Chat, step: int, *, idle: bool) -> bool:
+    """Commit the queued messages that are due before this step; return whether there were any."""
+    if chat.last.finish_reason == "pause":  # the provider goes on with its own answer
+        return False
+    key: Key = (IDLE_INPUT if idle else INPUT, step)
+    due = () if chat.progress.inbox is None else chat.progress.inbox.due(idle=idle)
+    if not chat.asks(due, *key):
+        return False
+    steered = await chat.runtime.step(key, _steer, _STEERED, chat, due)
+    chat.check()
+    accepted = False
+    for decision in steered:
+        if decision.refused is None:
+            accepted = True
+            await commit(chat, decision.message)
+        if chat.progress.inbox is not None:
+            status: SentStatus = "delivered" if decision.refused is None else "returned"
+            chat.progress.inbox.decide(decision.message.id, status, decision.refused)
+    return accepted
+
+
+async def _steer(chat: Chat, due: tuple[SentMessage, ...]) -> list[Steered]:
+    """Pass the messages through preSteer. A message that a hook holds stays in the queue."""
+    decisions: list[Steered] = []
+    for sent in due:
+        if not sent.announced:
+            sent.announced = True
+            await chat.room()
+            chat.put(_queued_event(chat, sent))
+        ctx: PreSteer[Any] = PreSteer(run=chat.run, message=sent.message, when=sent.when)
+        ctx, answer, _ = await intercept(chat.view.preSteer, ctx, chat)
+        if isinstance(answer, Deny):
+            decisions.append(Steered(message=sent.message, refused=answer.reason))
+        elif not isinstance(answer, Hold):
+            decisions.append(Steered(message=without_surrogates(ctx.message)))
+    return decisions
+
+
+def _queued_event(chat: Chat, sent: SentMessage) -> MessageQueued:
+    return MessageQueued(chat_id=chat.chat_id, message=sent.message, when=sent.when)
