@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from tests.wire import Wire, WireServer
+
 from hookline import Agent
 from hookline.events import TextDelta
-from hookline.testing import Turn, Wire, WireServer
+from hookline.testing import Turn
 
 from ._wires import wire
 

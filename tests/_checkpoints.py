@@ -28,6 +28,8 @@ from hookline import (
     check_history,
     tool,
 )
+from hookline._chat.state import RUNNING
+from hookline._chat.steering import send
 from hookline.errors import ChatAbortedError, StreamInterruptedError
 from hookline.events import ChatAborted, ChatDone, ChatFailed, ToolCallFinished, ToolCallStarted
 from hookline.points import TABLE
@@ -95,6 +97,7 @@ class Complaints(logging.Handler):
 async def report(run: Run[Any]) -> str:
     with run.deps.counted("report"):
         await run.status("working", 1)
+        send(RUNNING[run.chat_id], "Hurry.", "next")
         await asyncio.sleep(0)
         return "ok"
 

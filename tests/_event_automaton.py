@@ -26,6 +26,7 @@ from hookline.events import (
     ChatStarted,
     FileAdded,
     MessageAdded,
+    MessageQueued,
     PartEnd,
     ReasoningDelta,
     ResponseReset,
@@ -92,7 +93,7 @@ class ChatGrammar:
     def take(self, event: ChatEvent) -> None:
         """The next event."""
         match event:
-            case ChatStarted() | Status():
+            case ChatStarted() | Status() | MessageQueued():
                 pass
             case StepStarted():
                 self._step_started(event)

@@ -20,6 +20,8 @@ from hookline import (
     Scope,
     tool,
 )
+from hookline._chat.state import RUNNING
+from hookline._chat.steering import send
 from hookline.testing import ScriptedModel, call
 
 
@@ -65,9 +67,21 @@ def agent_for(point: str, **options: Any) -> Any:
         agent.add_hook("onStep", _abort, priority=-1000, name="aborts")
     elif point == "onApproval":
         agent.add_hook("preToolCall", lambda ctx: Ask("sure?"), tools=["add"], name="asks")
+    elif point == "preSteer":
+        agent.add_hook("onStep", sending("And then?"), priority=-1000, name="sends")
     elif point == "onHook":
         agent.add_hook("onChatStart", lambda ctx: None, name="seen")
     return agent
+
+
+def sending(text: str) -> Callable[[Any], None]:
+    """A hook at onStep that sends this message into its chat, after the first step."""
+
+    def hook(ctx: Any) -> None:
+        if ctx.iteration == 0:
+            send(RUNNING[ctx.run.chat_id], text, "next")
+
+    return hook
 
 
 def _abort(ctx: Any) -> None:

@@ -20,6 +20,7 @@ def tool(name, schema=None):
 TOOLS = [
     tool("ok"), tool("huge"), tool("never"), tool("dies"), tool("noisy"), tool("rename"),
     tool("liar"), tool("bad", {"type": "object", "properties": {"a": {"type": "text"}}}),
+    tool("many"), tool("wrong"),
     tool("remote", {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:1/x"}}}),
 ]  # fmt: skip
 TOOLS[6]["outputSchema"] = {
@@ -38,6 +39,12 @@ def call(id, name, token):
         send({"id": id, "result": text("fine")})
     elif name == "huge":
         send({"id": id, "result": text("x" * 50_000_000)})
+    elif name == "many":
+        send({"id": id, "result": {**text(""), "structuredContent": {"a": [[]] * 500_000}}})
+    elif name == "wrong":
+        wrong = {"level": 4711, "data": "a-secret-4711"}
+        send({"method": "notifications/message", "params": wrong})
+        send({"id": id, "result": {"content": "a-secret-4711"}})
     elif name == "dies":
         sys.exit(3)
     elif name == "noisy":

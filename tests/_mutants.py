@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
+from tests.wire import Wire, WireFormat
+from tests.wire.habits import habits_of
 
 from hookline import (
     Agent,
@@ -32,8 +34,7 @@ from hookline import (
 )
 from hookline.errors import HooklineError
 from hookline.models import Chunk
-from hookline.testing import Turn, Wire, WireFormat, call, validate_request
-from hookline.testing._wire.habits import habits_of
+from hookline.testing import Turn, call, validate_request
 
 from ._wires import ADAPTERS, KEY
 

@@ -11,10 +11,13 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 NAMED = os.environ.get("HOOKLINE_POSTGRES")
 SERVER = NAMED or "postgresql://postgres@127.0.0.1:5432/postgres"
+
+_numbers = count(1)
 
 
 def _admin(statement: str) -> None:
@@ -37,7 +40,7 @@ async def _execute(statement: str) -> None:
 @contextmanager
 def database_of_our_own(purpose: str = "tests") -> Iterator[str]:
     """Its URL; raises OSError where there is no server."""
-    name = f"hookline_{purpose}_{os.getpid()}"
+    name = f"hookline_{purpose}_{os.getpid()}_{next(_numbers)}"
     _admin(f"CREATE DATABASE {name}")
     try:
         yield f"{SERVER.rpartition('/')[0]}/{name}"

@@ -39,7 +39,7 @@ def samples(reader: InMemoryMetricReader) -> list[Sample]:
         metric
         for resource in (data.resource_metrics if data is not None else ())
         for scope in resource.scope_metrics
-        if scope.scope.name == "hookline"
+        if scope.scope.name in ("hookline", "hookline.durable")
         for metric in scope.metrics
     ]
     return [sample for metric in metrics for sample in _of(metric)]
@@ -52,7 +52,8 @@ def _of(metric: Any) -> Iterator[Sample]:
     for point in metric.data.data_points:
         labels = {named(key): str(value) for key, value in point.attributes.items()}
         if not hasattr(point, "bucket_counts"):
-            yield Sample(f"{name}_total", labels, point.value)
+            is_counter = hasattr(metric.data, "is_monotonic")
+            yield Sample(f"{name}_total" if is_counter else name, labels, point.value)
             continue
         count = 0
         bounds = [*map(str, point.explicit_bounds), "+Inf"]

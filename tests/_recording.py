@@ -140,10 +140,10 @@ class Recording:
     def lock(self) -> asyncio.Lock:
         return asyncio.Lock()
 
-    def passed(self, key: Any) -> bool:
+    def has_passed(self, key: Any) -> bool:
         return False
 
-    def begun(self, key: Any) -> bool:
+    def has_begun(self, key: Any) -> bool:
         return self._begun[key_name(key)] > 0
 
     async def step(self, key: Any, fn: Any, returns: Any, /, *args: Any) -> Any:
@@ -160,8 +160,8 @@ class _OfChat:
         self._chat = chat
         self.gather = all_.gather
         self.lock = all_.lock
-        self.passed = all_.passed
-        self.begun = all_.begun
+        self.has_passed = all_.has_passed
+        self.has_begun = all_.has_begun
         self.now = all_.now
         self.new_id = all_.new_id
         self.life = all_.life
@@ -183,7 +183,10 @@ class _OfChat:
         def decode(data: Any) -> Any:
             return msgspec.convert(data, Approve | Deny)
 
-        return await self._once(key, ask, msgspec.to_builtins, decode)
+        async def answer() -> Any:
+            return await ask() or Approve()  # without an approver: at once, as a client would
+
+        return await self._once(key, answer, msgspec.to_builtins, decode)
 
     async def _once(self, key: Any, fn: Any, encode: Any, decode: Any) -> Any:
         all_, chat = self._all, self._chat

@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from tests.wire import Wire, WireFormat, WireServer
+
 from hookline import Model
 from hookline.providers.anthropic import AnthropicModel
 from hookline.providers.google import GoogleModel
 from hookline.providers.openai import OpenAIModel
 from hookline.providers.openai_chat import OpenAIChatModel
-from hookline.testing import ScriptedModel, Wire, WireFormat, WireServer
+from hookline.testing import ScriptedModel
 
 KEY = "sk-secret-1234567890"
 ADAPTERS: dict[WireFormat, Callable[..., Model]] = {

@@ -1,34 +1,44 @@
-"""Hostile providers and MCP servers over loopback: what an answer of theirs costs the client.
+"""Hostile peers over loopback: what an answer or a request of theirs costs this process.
 
-A case is a client and an attack. The server runs in this process; the client runs in a child, which
-prints the memory that the answer added to its peak, the longest block of its event loop, and the
-outcome. `python -m tests.hostile_peers [--quick] [word …]` runs the cases whose names have a word.
+The peers are providers, also behind presets, MCP servers over HTTP and as programs, OAuth servers,
+and the clients of the web application. A case is a kind of peer and an attack. The hostile server
+runs in this process. What it attacks runs in a child, which prints the memory that the attack added
+to its peak, the longest block of its event loop (in CPU time, and by the clock), and the outcome.
+The databases and the Redis server of a deployment are not among the peers: they are its own.
+`python -m tests.hostile_peers [--quick] [word …]` runs the cases whose names have a word.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
-import resource
+import os
 import sys
 import time
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from tests._wires import ADAPTERS, KEY
+from tests.web._server import TOKEN, serve
 
 from hookline import Agent
-from hookline.mcp import MCPServer, connect
+from hookline.mcp import MCPServer, connect, oauth
+from hookline.mcp._client.transport.process import MAX_MESSAGE
+from hookline.providers.presets import preset
 from hookline.testing import ScriptedModel, call
+from hookline.web import app
 
 MIB: Final = 1024 * 1024
 MEMORY: Final = 64  # MiB that an answer may add
-BLOCK: Final = 0.1  # seconds that an answer may block the event loop
-SLACK: Final = 10  # times as long on a busy machine: a fault blocks for seconds
+SLOW: Final = 0.1  # seconds of CPU time: a longer block of the event loop is marked
+BLOCK: Final = 2.0  # a longer one fails: the times of a busy machine do not reach it
 ROOT: Final = Path(__file__).parents[1]
 SSE: Final = "text/event-stream"
 JSON: Final = "application/json"
@@ -66,20 +76,59 @@ ATTACKS: Final[dict[str, tuple[int, str, bool, Callable[[int], Parts]]]] = {
         200,
         SSE,
         False,
-        lambda n: repeated('data: {"a":"😀'.encode(), b"x", min(n, 12 * MIB), b'"}\n\n'),
+        lambda n: repeated('data: {"a":"😀'.encode(), b"x", min(n, 9 * MIB), b'"}\n\n'),
     ),
     "values: answer": (200, JSON, False, lambda n: repeated(b'{"a":[', b"[],", n // 8, b"1]}")),
     "endless event": (200, SSE, False, lambda n: repeated(b"data: ", b"x", n)),
 }
 
 
-class Peer:
-    """A server of raw HTTP that answers each request with one attack."""
+LARGE: Final = ("long answer", "wide answer", "wide error", "long nothing", "wide nothing")
+"""Messages of an MCP server that are a little below its limits; wide: a character takes 4 bytes."""
+PRESETS: Final = ("groq", "azure", "bedrock")  # each makes its client in another way
+OF_PRESETS: Final = ("bomb: error", "bomb: event", "values", "endless event", "redirect")
+OF_PROGRAMS: Final = ("values", "wide text", "endless event", "bomb: lines", *LARGE)
+"""The attacks of a program, whose messages are lines: their bodies, without the words of SSE."""
+OAUTH: Final = ("discovery", "register", "token")  # the step of a login that is attacked
+OF_OAUTH: Final = ("bomb: error", "bomb: answer", "values: answer", "redirect")
+PROTOCOLS: Final = ("native", "ai-sdk", "ag-ui")
 
-    def __init__(self, attack: str, size: int, *, mcp: bool) -> None:
+
+def request_of(protocol: str, attack: str, size: int) -> Parts:
+    """Yield the body of a hostile request to the web application."""
+    place = "message" if protocol == "native" else "messages"
+    head = f'{{"{place}":'.encode()
+    match attack:
+        case "values":
+            return repeated(head + b"[", b"[],", size, b"1]}")
+        case "deep":
+            return repeated(head, b"[", size)
+        case "keys":
+            return repeated(head + b"{", b'"a":{},', size, b'"b":1}}')
+        case "wide text":
+            return repeated(head + '"😀'.encode(), b"x", size, b'"}')
+        case "numbers":
+            return repeated(head, b"9", size, b"}")
+        case _:
+            raise ValueError(attack)
+
+
+OF_CLIENTS: Final = ("values", "deep", "keys", "wide text", "numbers")
+FITS: Final = 4 * MIB - 4096  # bytes of a request that is read as a whole
+
+
+class Peer:
+    """A server of raw HTTP that answers each request with one attack.
+
+    As an MCP server it answers the first requests well. As an OAuth server it attacks one step of a
+    login.
+    """
+
+    def __init__(self, attack: str, size: int, *, kind: str = "") -> None:
         self.attack = attack
         self.size = size
-        self.mcp = mcp
+        self.mcp = kind == "mcp"
+        self.step = kind.partition(": ")[2] if kind.startswith("oauth") else ""
         self.bodies: list[bytes] = []
         if attack in ATTACKS:
             _, _, packed, body = ATTACKS[attack]
@@ -94,7 +143,8 @@ class Peer:
         self.other = other.sockets[0].getsockname()[1]
         async with server, other:
             try:
-                yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+                self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+                yield self.url
             finally:
                 for task in self.tasks:
                     task.cancel()
@@ -115,7 +165,8 @@ class Peer:
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
-            writer.transport.abort()
+            if not writer.transport.is_closing():
+                writer.transport.abort()
 
     async def _requests(self, reader: Any, writer: Any) -> None:
         while not writer.is_closing():
@@ -129,6 +180,15 @@ class Peer:
             message = json.loads(body or b"{}")
             if message.get("method") != "tools/call":
                 await self._handshake(message, writer)
+                return
+            if self.attack in LARGE:
+                await self._reply(large_reply(self.attack, message), writer)
+                return
+        if self.step:
+            step, answer = self._login(head)
+            if step != self.step:
+                writer.write(answer)
+                await writer.drain()
                 return
         if self.attack == "moved":
             if "/moved" in head:
@@ -164,51 +224,123 @@ class Peer:
         writer.close()
         await writer.wait_closed()
 
-    async def _handshake(self, message: dict[str, Any], writer: Any) -> None:
-        match message.get("method"):
-            case "initialize":
-                result: Any = {
-                    "protocolVersion": "2025-11-25",
-                    "capabilities": {"tools": {}},
-                    "serverInfo": {"name": "hostile", "version": "1"},
-                }
-            case "tools/list":
-                schema = {"type": "object", "properties": {}}
-                result = {"tools": [{"name": "attack", "inputSchema": schema}]}
-            case _:
-                result = None
-        status = "200 OK"
-        if result is not None:
-            answer = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result})
-        elif "id" in message:
-            error = {"code": -32601, "message": "no such method"}
-            answer = json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error})
+    def _login(self, head: str) -> tuple[str, bytes]:
+        """Return the step of a login that a request belongs to, and an honest answer."""
+        status, more, data = "200 OK", "", {}
+        path = head.split(" ", 2)[1]
+        if path == "/mcp":
+            step, status = "", "401 Unauthorized"
+            more = "www-authenticate: Bearer\r\n"
+        elif path.startswith("/.well-known/oauth-authorization-server"):
+            step = "discovery"
+            data = {
+                "issuer": self.url,
+                "authorization_endpoint": f"{self.url}/authorize",
+                "token_endpoint": f"{self.url}/tokens",
+                "registration_endpoint": f"{self.url}/register",
+                "response_types_supported": ["code"],
+                "code_challenge_methods_supported": ["S256"],
+                "token_endpoint_auth_methods_supported": ["none"],
+            }
+        elif path.startswith("/.well-known"):
+            step, status = "discovery", "404 Not Found"
+        elif path == "/register":
+            step, status = "register", "201 Created"
+            data = {
+                "client_id": "c",
+                "redirect_uris": ["http://127.0.0.1:8765/callback"],
+                "token_endpoint_auth_method": "none",
+            }
         else:
-            status, answer = "202 Accepted", ""
-        writer.write(
-            f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\n"
-            f"content-length: {len(answer)}\r\n\r\n{answer}".encode()
-        )
+            step = "token"
+        body = json.dumps(data)
+        first = f"HTTP/1.1 {status}\r\n{more}content-type: application/json\r\n"
+        return step, f"{first}content-length: {len(body)}\r\n\r\n{body}".encode()
+
+    async def _handshake(self, message: dict[str, Any], writer: Any) -> None:
+        await self._reply(reply_of(message).encode(), writer)
+
+    async def _reply(self, answer: bytes, writer: Any) -> None:
+        status = "200 OK" if answer else "202 Accepted"
+        head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\n"
+        writer.write(f"{head}content-length: {len(answer)}\r\n\r\n".encode() + answer)
         await writer.drain()
+
+
+def reply_of(message: dict[str, Any]) -> str:
+    """Return an MCP server's answer to a harmless message, as JSON; empty for a notification."""
+    match message.get("method"):
+        case "initialize":
+            result: Any = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "hostile", "version": "1"},
+            }
+        case "tools/list":
+            schema = {"type": "object", "properties": {}}
+            result = {"tools": [{"name": "attack", "inputSchema": schema}]}
+        case _ if "id" in message:
+            error = {"code": -32601, "message": "no such method"}
+            return json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error})
+        case _:
+            return ""
+    return json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+
+def large_reply(attack: str, message: dict[str, Any]) -> bytes:
+    """Return an answer to a call that is as large as it may be."""
+    room = MAX_MESSAGE - 4096
+    text = "x" * room if "long" in attack else "😀" + "x" * (room // 4)
+    answer: dict[str, Any] = {"nothing": text}
+    if "answer" in attack:
+        answer = {"result": {"content": [{"type": "text", "text": text}]}}
+    elif "error" in attack:
+        answer = {"error": {"code": -32000, "message": text}}
+    whole = {"jsonrpc": "2.0", "id": message["id"], **answer}
+    return json.dumps(whole, ensure_ascii=False).encode()
+
+
+def be_program(attack: str, size: int) -> None:
+    """Be a hostile MCP server on stdin and stdout."""
+    out = sys.stdout.buffer
+    for line in sys.stdin.buffer:
+        message = json.loads(line)
+        if message.get("method") != "tools/call":
+            out.write(reply_of(message).encode() + b"\n")
+            out.flush()
+            continue
+        if attack in LARGE:
+            out.write(large_reply(attack, message) + b"\n")
+            out.flush()
+            continue
+        with suppress(BrokenPipeError):
+            for part in ATTACKS[attack][3](size):
+                out.write(part.replace(b"data: ", b""))
+            out.flush()
 
 
 # ── the child ───────────────────────────────────────────────────────────────────────────────
 
 
-async def _longest_block(stop: asyncio.Event) -> float:
-    longest = 0.0
+async def _longest_block(stop: asyncio.Event) -> tuple[float, float]:
+    """Return the most CPU time, and the most time, between two turns of the event loop."""
+    work = wall = 0.0
     while not stop.is_set():
-        before = time.perf_counter()
+        before = time.thread_time(), time.perf_counter()
         await asyncio.sleep(0.001)
-        longest = max(longest, time.perf_counter() - before - 0.001)
-    return longest
+        work = max(work, time.thread_time() - before[0])
+        wall = max(wall, time.perf_counter() - before[1] - 0.001)
+    return work, wall
 
 
 async def _provider(kind: str, url: str) -> Callable[[], Any]:
     base = f"{url}/v1" if kind.startswith("openai") else url
-    model = ADAPTERS[kind](  # type: ignore[index]
-        "hostile", base_url=base, api_key=KEY, idle_timeout=1.0
-    )
+    if kind == "azure":
+        os.environ["AZURE_OPENAI_ENDPOINT"] = url
+        model = preset(kind, "hostile", api_key=KEY, idle_timeout=1.0)
+    else:
+        make: Any = ADAPTERS.get(kind, partial(preset, kind))  # type: ignore[call-overload]
+        model = make("hostile", base_url=base, api_key=KEY, idle_timeout=1.0)
 
     async def attack() -> None:
         await Agent(model).chat("Hello.")
@@ -216,34 +348,104 @@ async def _provider(kind: str, url: str) -> Callable[[], Any]:
     return attack
 
 
-async def _child(kind: str, url: str, warm: str) -> None:
+async def _child(kind: str, url: str, warm: str, attack: str, size: int) -> None:
     """Attack a client of this kind, after a warm-up at a harmless address that imports the SDK."""
     async with asyncio.timeout(120):
-        if kind == "mcp":
-            await _attack_mcp(url)
-            return
-        with suppress(Exception):
-            await (await _provider(kind, warm))()
-        await _measured(await _provider(kind, url))
+        if kind in ADAPTERS or kind in PRESETS:
+            with suppress(Exception):
+                await (await _provider(kind, warm))()
+            await _measured(await _provider(kind, url))
+        elif kind.startswith("web"):
+            await _attack_web(kind.partition(": ")[2], attack, size)
+        else:
+            await _attack_mcp(kind, url, warm, attack, size)
 
 
-async def _attack_mcp(url: str) -> None:
-    model = ScriptedModel(call("attack"), "Done.")
-    agent = Agent(model)
-    async with connect(agent, MCPServer.http(f"{url}/mcp", label="hostile", timeout=10)):
+async def _attack_mcp(kind: str, url: str, warm: str, attack: str, size: int) -> None:
+    """Call the tool of a server, which is the attack; with a login, connect to it."""
+    program = (sys.executable, "-m", "tests.hostile_peers", "--program", attack)
+    match kind:
+        case "mcp":
+            server = MCPServer.http(f"{url}/mcp", label="hostile", timeout=10)
+            harmless = MCPServer.http(f"{warm}/mcp", label="harmless", timeout=10)
+        case "mcp: program":
+            server = MCPServer.stdio(*program, str(size), label="hostile", timeout=10)
+            harmless = MCPServer.stdio(*program, "1", label="harmless", timeout=10)
+        case _:
+            server, harmless = [
+                MCPServer.http(f"{at}/mcp", label="hostile", auth=oauth(f"{at}/mcp", login=_log_in))
+                for at in (url, warm)
+            ]
+    with suppress(Exception):
+        await _call_of(harmless)
+    await _measured(partial(_call_of, server))
 
-        async def attack() -> None:
-            response = await agent.chat("Go.")
-            raise RuntimeError(str(response.tool_results)[:300])
 
-        await _measured(attack)
+def _log_in(address: str) -> str:
+    state = parse_qs(urlsplit(address).query)["state"][0]
+    return f"http://127.0.0.1:8765/callback?{urlencode({'code': 'c', 'state': state})}"
+
+
+async def _call_of(server: MCPServer) -> None:
+    agent = Agent(ScriptedModel(call("attack"), "Done."))
+    async with connect(agent, server):
+        response = await agent.chat("Go.")
+        raise RuntimeError(str(response.tool_results)[:300])
+
+
+async def _attack_web(protocol: str, attack: str, size: int) -> None:
+    """Send a hostile request to the web application: one that is too large, or one that fits."""
+    site = app(Agent(ScriptedModel(*["Yes."] * 9)), token=TOKEN)
+    async with serve(site) as url:
+        port = int(url.rpartition(":")[2])
+
+        async def send(body: Parts) -> str:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            head = (
+                f"POST /{protocol} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n"
+                f"authorization: Bearer {TOKEN}\r\ncontent-type: application/json\r\n"
+                "transfer-encoding: chunked\r\n\r\n"
+            )
+            writer.write(head.encode())
+            with suppress(ConnectionError):
+                for part in body:
+                    writer.write(f"{len(part):x}\r\n".encode() + part + b"\r\n" if part else b"")
+                    await writer.drain()
+                writer.write(b"0\r\n\r\n")
+            answer = b""
+            with suppress(ConnectionError):
+                answer = await reader.read(200)
+            writer.close()
+            return answer.decode(errors="replace").partition("\r\n")[0]
+
+        async def hostile() -> None:
+            answers = [await send(request_of(protocol, attack, size))]
+            whole = b"".join(request_of(protocol, attack, 3 * MIB))
+            answers.append(await send(iter([whole[:FITS]])))
+            raise RuntimeError(" ".join(answers))
+
+        await send(iter([b"{}"]))
+        await _measured(hostile)
+
+
+def _memory(name: str) -> int:
+    """Return a figure of this process in KiB. ru_maxrss would begin with the parent's."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(status.partition(f"{name}:")[2].split()[0])
+
+
+def _memory_now() -> int:
+    """Return the memory that is used now, and let the peak begin here."""
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
+    return _memory("VmRSS")
 
 
 async def _measured(attack: Callable[[], Any]) -> None:
+    before = _memory_now()
     stop = asyncio.Event()
     watch = asyncio.ensure_future(_longest_block(stop))
     await asyncio.sleep(0.01)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.perf_counter()
     outcome = "answered"
     try:
@@ -252,9 +454,10 @@ async def _measured(attack: Callable[[], Any]) -> None:
         outcome = f"{type(exc).__name__}: {exc}"
     seconds = time.perf_counter() - began
     stop.set()
-    block = await watch
-    peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    figures = {"peak": peak, "block": block, "seconds": seconds, "outcome": outcome[:200]}
+    block, wall = await watch
+    peak = (_memory("VmHWM") - before) / 1024
+    figures = {"peak": peak, "block": block, "wall": wall, "seconds": seconds}
+    figures["outcome"] = outcome[:200]
     sys.stdout.write(json.dumps(figures) + "\n")
 
 
@@ -263,11 +466,12 @@ async def _measured(attack: Callable[[], Any]) -> None:
 
 async def play(kind: str, attack: str, size: int) -> dict[str, Any]:
     """Play one attack against a client of this kind, and return the figures."""
-    peer = Peer(attack, size, mcp=kind == "mcp")
-    harmless = Peer("bomb: error", 1, mcp=False)
+    peer = Peer(attack, size, kind=kind)
+    harmless = Peer("bomb: error", 1, kind=kind)
     async with peer.serving() as url, harmless.serving() as warm:
         child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.hostile_peers", "--child", kind, url, warm),
+            *(sys.executable, "-m", "tests.hostile_peers", "--child", kind, url, warm, attack),
+            *("--size", str(size)),
             cwd=ROOT,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -277,7 +481,13 @@ async def play(kind: str, attack: str, size: int) -> dict[str, Any]:
         except TimeoutError:
             child.kill()
             await child.wait()
-            return {"outcome": "no end within 150 s", "peak": 0, "block": 0, "seconds": 150}
+            return {
+                "outcome": "no end within 150 s",
+                "peak": 0,
+                "block": 0,
+                "wall": 0,
+                "seconds": 150,
+            }
     if not out.strip():
         raise RuntimeError(f"{kind}, {attack}: {error.decode()[-2000:]}")
     figures: dict[str, Any] = json.loads(out.splitlines()[-1])
@@ -286,10 +496,23 @@ async def play(kind: str, attack: str, size: int) -> dict[str, Any]:
     return figures
 
 
+def is_over(figures: dict[str, Any]) -> bool:
+    """Return whether an answer took more memory, or blocked the loop for longer, than it may."""
+    return bool(figures["block"] > BLOCK or figures["peak"] > MEMORY)
+
+
 def cases() -> list[tuple[str, str]]:
     """Return each client with each attack."""
     attacks = [*ATTACKS, "redirect", "slow comments"]
-    return [(kind, attack) for kind in (*ADAPTERS, "mcp") for attack in attacks]
+    kinds: dict[str, Collection[str]] = {
+        **dict.fromkeys(ADAPTERS, attacks),
+        "mcp": [*attacks, *LARGE],
+        **dict.fromkeys(PRESETS, OF_PRESETS),
+        "mcp: program": OF_PROGRAMS,
+        **dict.fromkeys([f"oauth: {step}" for step in OAUTH], OF_OAUTH),
+        **dict.fromkeys([f"web: {protocol}" for protocol in PROTOCOLS], OF_CLIENTS),
+    }
+    return [(kind, attack) for kind, its_attacks in kinds.items() for attack in its_attacks]
 
 
 async def main(words: list[str], *, quick: bool) -> int:
@@ -299,12 +522,14 @@ async def main(words: list[str], *, quick: bool) -> int:
         if words and not any(word in f"{kind} {attack}" for word in words):
             continue
         figures = await play(kind, attack, size)
-        over = figures["peak"] > MEMORY or figures["block"] > BLOCK * (SLACK if quick else 1)
+        over = is_over(figures)
         over = over or figures["outcome"].startswith(("LEAKED", "no end", "TimeoutError"))
         bad += over
+        mark = "OVER " if over else "slow " if figures["block"] > SLOW else "ok   "
         sys.stdout.write(
-            f"{'OVER ' if over else 'ok   '} {kind:12} {attack:16} {figures['peak']:7.1f} MiB "
-            f"{figures['block'] * 1000:7.0f} ms {figures['seconds']:6.1f} s  "
+            f"{mark} {kind:16} {attack:16} {figures['peak']:7.1f} MiB "
+            f"{figures['block'] * 1000:7.0f} ms {figures['wall'] * 1000:7.0f} ms "
+            f"{figures['seconds']:6.1f} s  "
             f"{figures['outcome'][:90]!r}\n"
         )
         sys.stdout.flush()
@@ -314,10 +539,15 @@ async def main(words: list[str], *, quick: bool) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--child", nargs=3)
+    parser.add_argument("--child", nargs=4)
+    parser.add_argument("--program", nargs=2)
+    parser.add_argument("--size", type=int, default=0)
     parser.add_argument("words", nargs="*")
     options = parser.parse_args()
     if options.child:
-        asyncio.run(_child(*options.child))
+        kind, url, warm, attack = options.child
+        asyncio.run(_child(kind, url, warm, attack, options.size))
+    elif options.program:
+        be_program(options.program[0], int(options.program[1]))
     else:
         raise SystemExit(asyncio.run(main(options.words, quick=options.quick)))

@@ -30,7 +30,7 @@ def _concerned(*changes: str) -> set[str]:
 def test_a_change_of_a_door_concerns_its_own_tests_and_not_those_of_other_doors() -> None:
     tests = _concerned("src/hookline/stores/_url.py")
     assert "tests/stores/test_stores.py" in tests
-    assert not [test for test in tests if test.startswith("tests/otel/")]
+    assert not [test for test in tests if test.startswith("tests/providers/")]
 
 
 def test_a_change_of_the_core_concerns_the_tests_of_the_doors_too() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hookline import Agent
-from hookline.discovery import Found, from_entry_points, from_folder
+from hookline.discovery import Discovery, from_entry_points, from_folder
 from hookline.errors import DiscoveryError
 from hookline.testing import ScriptedModel
 
@@ -91,7 +91,7 @@ def test_a_file_that_fails_leaves_no_module(folder):
 @pytest.mark.parametrize("name", ["_private.py", "__init__.py", ".hidden.py", "notes.txt", "a.pyc"])
 def test_other_files_are_left_alone(folder, name):
     write(folder, name, BROKEN)
-    assert from_folder(folder) == Found((), ())
+    assert from_folder(folder) == Discovery((), ())
 
 
 def test_definitions_in_lists_and_imported_ones_are_taken_once(folder):
@@ -343,9 +343,9 @@ def test_a_folder_that_others_may_write_is_refused(folder, mode, who):
 @posix
 def test_every_folder_up_to_the_root_is_looked_at(folder):
     root = folder.parent
-    assert from_folder(folder, root=root) == Found((), ())
+    assert from_folder(folder, root=root) == Discovery((), ())
     root.chmod(0o777)
-    assert from_folder(folder) == Found((), ())
+    assert from_folder(folder) == Discovery((), ())
     with pytest.raises(DiscoveryError, match="everyone"):
         from_folder(folder, root=root)
 
@@ -564,4 +564,4 @@ def test_a_required_entry_point_that_fails_or_is_not_there(installed):
 
 
 def test_without_any_there_is_nothing():
-    assert from_entry_points(group="hookline.no.such.group") == Found((), ())
+    assert from_entry_points(group="hookline.no.such.group") == Discovery((), ())

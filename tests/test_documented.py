@@ -24,7 +24,7 @@ from tests._rules import every
 import hookline
 import hookline.errors
 from hookline import Agent, HookInfo, ModelResponse, Response, Run
-from hookline._chat.config import Given
+from hookline._chat.config import ChatOptions
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path(hookline.__file__).parent
@@ -50,13 +50,19 @@ MODULES = [
                 "otel",
                 "points",
             ),
-            *("providers", "runtimes", "storage", "stores", "streams", "testing", "web"),
-            "web.relay",
+            *("providers", "replay", "runtimes", "storage", "stores", "streams", "testing", "web"),
+            *(
+                "testing.cassette",
+                "testing.explore",
+                "testing.sandbox_suite",
+                "web.relay",
+                "workspace",
+            ),
         )
     ),
     *(
         f"hookline.providers.{name}"
-        for name in ("anthropic", "google", "openai", "openai_chat", "presets", "tools")
+        for name in ("anthropic", "google", "kit", "openai", "openai_chat", "presets", "tools")
     ),
 ]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -283,7 +289,7 @@ def test_no_public_module_is_forgotten() -> None:
     }
     public = {name for name in doors if not any(part[0] == "_" for part in name.split("."))}
     # The first has its one name in hookline.stores; then a program.
-    no_page = {"hookline.stores.sql", "hookline.cli"}
+    no_page = {"hookline.cli"}
     assert public - no_page == set(MODULES)
 
 
@@ -355,16 +361,31 @@ GUIDES = {
 }
 
 
+def test_the_guide_to_chats_has_each_argument_of_an_agent_with_its_default() -> None:
+    page = (ROOT / "docs" / "chats.md").read_text()
+    part = page.partition("## What you can pass to an agent")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| `(\w+)=?` \| ([^|]+) \|", part, re.MULTILINE))
+    parameters = dict(inspect.signature(Agent).parameters)
+    assert list(rows) == list(parameters)
+    for name, parameter in parameters.items():
+        default = parameter.default
+        if isinstance(default, (bool, int, str)):
+            shown = f'"{default}"' if isinstance(default, str) else repr(default)
+            assert rows[name] == f"`{shown}`"
+        else:
+            assert (rows[name] == "required") == (default is inspect.Parameter.empty)
+
+
 @every(["chat", "chat_stream", "resume", "resume_stream"])
 def test_help_shows_each_keyword_of_a_chat(name: str) -> None:
     text = pydoc.render_doc(getattr(Agent, name), renderer=pydoc.plaintext)
-    for keyword in Given.__struct_fields__:
+    for keyword in ChatOptions.__struct_fields__:
         assert re.search(rf"\b{keyword}: '", text), text
 
 
 def test_help_explains_each_keyword_of_a_chat() -> None:
     text = pydoc.render_doc(Agent.chat, renderer=pydoc.plaintext)
-    for keyword in ("input", *Given.__struct_fields__):
+    for keyword in ("input", *ChatOptions.__struct_fields__):
         assert re.search(rf"^ +{keyword}: [A-Z\"`]", text, re.MULTILINE), keyword
 
 

@@ -146,9 +146,3 @@ def test_an_error_class_tells_what_to_do(name: str) -> None:
     advice = re.search(r"^ *What to do: (.+?)(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE)
     assert advice
     assert len(advice[1].split()) >= 4
-
-
-@KINDS
-def test_the_list_of_errors_has_each_of_them(name: str) -> None:
-    """tests/hooks/test_table.py checks that docs/errors.md is what scripts/generate.py writes."""
-    assert f"\n### {name}\n" in (ROOT / "docs" / "errors.md").read_text()

@@ -403,3 +403,99 @@ def test_an_answer_of_only_reasoning_has_empty_content_at_openai() -> None:
     """OpenAI takes null only with calls."""
     [written] = to_openai([AssistantMessage(parts=(Reasoning("Hm."),))])
     assert written == {"role": "assistant", "content": ""}
+
+
+# ── data that is not JSON ───────────────────────────────────────────────────────────────────
+
+
+def deep() -> dict[str, Any]:
+    top: dict[str, Any] = {}
+    inner = top
+    for _ in range(100_000):
+        inner["a"] = inner = {}
+    return top
+
+
+def cycle() -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    data["a"] = data
+    return data
+
+
+def places_at_openai(value: Any) -> dict[str, Any]:
+    function = {"name": "look", "arguments": value}
+    call = {"id": "c", "type": "function", "function": function}
+    return {
+        "content": [{"role": "user", "content": value}],
+        "part": [{"role": "user", "content": [value]}],
+        "url": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": value}}]}],
+        "role": [{"role": value}],
+        "calls": [{"role": "assistant", "tool_calls": value}],
+        "call": [{"role": "assistant", "tool_calls": [value]}],
+        "arguments": [{"role": "assistant", "tool_calls": [call]}],
+        "call id": [{"role": "tool", "tool_call_id": value, "content": "x"}],
+        "message": [value],
+        "messages": value,
+    }
+
+
+def places_at_anthropic(value: Any) -> dict[str, Any]:
+    def body(role: str, **part: Any) -> dict[str, Any]:
+        return {"messages": [{"role": role, "content": [part]}]}
+
+    return {
+        "system": {"system": value, "messages": []},
+        "content": {"messages": [{"role": "user", "content": value}]},
+        "role": {"messages": [{"role": value}]},
+        "input": body("assistant", type="tool_use", id="c", name="look", input=value),
+        "citations": body("assistant", type="text", text="x", citations=[value]),
+        "thinking": body("assistant", type="thinking", thinking=value),
+        "source": body("user", type="image", source=value),
+        "result": body("user", type="tool_result", tool_use_id="c", content=value),
+        "messages": {"messages": value},
+    }
+
+
+HOSTILE = {"deep": deep(), "cycle": cycle(), "object": object(), "null": None}
+READERS: dict[str, tuple[Any, Any]] = {
+    "openai": (from_openai, places_at_openai),
+    "anthropic": (from_anthropic, places_at_anthropic),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("reader", READERS)
+def test_data_that_is_not_json_is_refused_at_every_place(reader: str, kind: str) -> None:
+    read, places = READERS[reader]
+    for place, history in places(HOSTILE[kind]).items():
+        try:
+            messages = read(history).messages
+        except UsageError as exc:
+            assert len(str(exc)) < 400, place  # noqa: PT017
+        else:
+            for message in messages:
+                message.to_json()
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 3_000 + "1" + "}" * 3_000])
+def test_arguments_that_are_nested_too_deeply_are_kept_as_text(text: str) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": text}}
+
+    answer = from_openai([{"role": "assistant", "tool_calls": [call]}]).messages[0]
+
+    assert isinstance(answer, AssistantMessage)
+    assert answer.tool_calls[0].raw == text
+
+
+@pytest.mark.parametrize("value", [None, 5, "text", b"bytes", {"role": "user"}])
+@pytest.mark.parametrize("function", [from_openai, to_openai, to_anthropic])
+def test_what_is_no_list_of_messages_is_refused(function: Any, value: Any) -> None:
+    with pytest.raises(UsageError, match="messages must be a list of messages, not"):
+        function(value)
+
+
+@pytest.mark.parametrize("item", [None, "text", {"role": "user"}, Text("x")])
+@pytest.mark.parametrize("write", [to_openai, to_anthropic])
+def test_an_item_that_is_no_message_is_named(write: Any, item: Any) -> None:
+    with pytest.raises(UsageError, match="message 1: this must be a message of hookline, not a"):
+        write([UserMessage(parts=(Text("Hi."),)), item])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from hookline._model import model as _model
 from hookline.errors import HooklineError
 from hookline.points import TABLE
 
+REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGE = Path(hookline.__file__).parent
 
 # The plan, from the ground up: a package imports only what comes before it, and a module of a
@@ -34,6 +36,7 @@ PLAN = {
         "cancel",
         "errors",
         "lists",
+        "numbers",
         "frozen",
         "json",
         "messages",
@@ -93,14 +96,17 @@ PLAN = {
         "store",
         "ledger",
         "conversation",
+        "rules",
         "memory",
     ),
     "_chat": (
         "channel",
         "config",
+        "leading_tools",
         "asking",
         "life",
         "recorder",
+        "inbox",
         "state",
         "request",
         "shown",
@@ -108,14 +114,18 @@ PLAN = {
         "call",
         "results",
         "guards",
+        "rules",
+        "child_history",
         "run_tool",
         "approval",
+        "child_answers",
         "commit",
+        "steering",
         "batch",
         "ending",
+        "speaker",
         "entry",
         "output",
-        "speaker",
         "reach",
         "step",
         "resume",
@@ -134,12 +144,20 @@ DOOR_PLANS = {
         "_database",
         "_rows",
         "_leases",
-        "sql",
+        "_sql",
     ),
     "formats": (
         "_read",
         "_anthropic",
         "_openai",
+    ),
+    "replay": (
+        "_records",
+        "_fork",
+        "_outside",
+        "_player",
+        "_report",
+        "_replay",
     ),
     "testing": (
         "_descriptions",
@@ -147,13 +165,32 @@ DOOR_PLANS = {
         "_request_checks",
         "_turn",
         "_script",
-        "_guards",
+        "_expect",
         "_recorder",
         "_spans",
         "_time",
-        "_wire.habits",
-        "_wire.formats",
-        "_wire.server",
+        "cassette._shape",
+        "cassette._scrub",
+        "cassette._difference",
+        "cassette._tape",
+        "cassette._model",
+        "cassette._calls",
+        "cassette._cassette",
+        "cassette._block",
+        "cassette.__init__",
+        "_guard_road",
+        "_guard_later",
+        "_guard_roads",
+        "_guards",
+        "explore._arguments",
+        "explore._scene",
+        "explore._world",
+        "explore._search",
+        "explore.__init__",
+        "_model_server",
+        "sandbox_suite._attacks",
+        "sandbox_suite._suite",
+        "sandbox_suite.__init__",
     ),
     "hooks": (
         "_common",
@@ -167,11 +204,13 @@ DOOR_PLANS = {
         "_guards.deny_commands",
         "_guards.pin_tools",
         "_guards.rate_limit",
+        "_guards.review",
         "_context.window",
         "_context.summarize",
         "_spending.accounts",
         "_spending.usage_meter",
         "_spending.budget",
+        "_text.by_sentence",
         "_text.guardrail_checks",
         "_text.guardrail",
         "_text.text_redactor",
@@ -215,6 +254,7 @@ DOOR_PLANS = {
         "_adapter.schemas",
         "_adapter.settings",
         "_adapter.streaming",
+        "_adapter.connection",
         "_adapter.think_tags",
         "tools",
         "anthropic._request",
@@ -234,6 +274,7 @@ DOOR_PLANS = {
         "openai_chat._model",
         "openai_chat.__init__",
         "presets",
+        "kit",
     ),
     "mcp": (
         "_errors",
@@ -242,11 +283,11 @@ DOOR_PLANS = {
         "_client.names",
         "_client.results",
         "_client.transport.logs",
+        "_client.transport.process",
         "_client.transport.http",
         "_client.call",
         "_client.pool",
         "_client.tools",
-        "_client.transport.process",
         "_client.server",
         "_client.config",
         "_client.transport.addresses",
@@ -257,14 +298,24 @@ DOOR_PLANS = {
     "durable": (
         "_job",
         "_status",
+        "_timeline",
+        "_trace",
         "_client",
+        "_check",
         "_urls",
         "_extra",
+        "_polled.schema",
+        "_polled.database",
         "_polled.deaths",
-        "_polled.queue",
+        "_polled.claims",
+        "_polled.waiting",
+        "_polled.board",
+        "_polled.jobs",
+        "_polled.metrics",
         "_polled.life",
+        "_polled.suspects",
         "_polled.worker",
-        "postgres._tasks",
+        "postgres._connection",
         "postgres._engine",
         "postgres.__init__",
         "restate._admin",
@@ -273,7 +324,7 @@ DOOR_PLANS = {
         "restate.__init__",
         "restate._workflow",
         "restate._services",
-        "sqlite._tables",
+        "sqlite._file",
         "sqlite._engine",
         "sqlite.__init__",
     ),
@@ -297,9 +348,9 @@ DOOR_PLANS = {
         "_runs.titles",
         "_protocols.incoming",
         "_protocols.client_messages",
-        "_protocols.ag_ui.messages",
         "_protocols.attachments",
         "_protocols.changes",
+        "_protocols.ag_ui.messages",
         "_protocols.error_texts",
         "_protocols.outline",
         "_protocols.ai_sdk.encoder",
@@ -327,6 +378,7 @@ DOOR_PLANS = {
         "_page.files",
         "_page.markdown",
         "_page.step_details",
+        "_page.delta_hooks",
         "_page.recorder",
         "_page.timelines",
         "_page.watcher",
@@ -344,9 +396,43 @@ DOOR_PLANS = {
         "_site.answers.responses",
         "_site.detached",
         "_site.inbox",
+        "_site.markdown",
         "_site.routes",
         "_site.application",
         "_app",
+    ),
+    "workspace": (
+        "_errors",
+        "_commands.plain",
+        "_commands.programs",
+        "_commands.rules",
+        "_files.openat",
+        "_files.rename",
+        "_files.root",
+        "_files.text",
+        "_files.diff",
+        "_files.replace",
+        "_files.access",
+        "_files.scan",
+        "_sandbox.protocol",
+        "_sandbox.seccomp",
+        "_sandbox.job",
+        "_sandbox.bwrap",
+        "_sandbox.unconfined",
+        "_sandbox.commands",
+        "_tools.memory",
+        "_tools.outputs",
+        "_tools.read",
+        "_tools.search",
+        "_tools.change",
+        "_snapshots",
+        "_tools.write",
+        "_tools.bash",
+        "_tools.plan",
+        "_tools.skills",
+        "_guard",
+        "_workspace",
+        "_tenants",
     ),
     "cli": (
         "_target",
@@ -361,7 +447,10 @@ DOOR_PLANS = {
         "_terminal.live_markdown",
         "_terminal.output",
         "_terminal.prompts",
+        "_commands.approvals",
         "_commands.conversations",
+        "_commands.durable",
+        "_commands.workspace",
         "_commands.chat_setup",
         "_commands.chat",
         "_commands.check",
@@ -369,6 +458,7 @@ DOOR_PLANS = {
         "_commands.init",
         "_commands.mcp",
         "_commands.models",
+        "_commands.replay",
         "_commands.workers",
         "_commands.reload",
         "_commands.serve",
@@ -391,8 +481,10 @@ IN_DOORS = [f"{door}.{module}" for door, modules in DOOR_PLANS.items() for modul
 # The command line is a door that stands on other doors; MCP has the providers' bounded bodies.
 NEIGHBOURS = {
     "__main__": {"cli"},
-    "cli": {"mcp", "providers", "testing", "web"},
+    "cli": {"durable", "hooks", "mcp", "providers", "replay", "testing", "web", "workspace"},
     "mcp": {"providers"},
+    "testing": {"workspace"},
+    "workspace": {"hooks"},
 }
 
 # What one chat is made of: it reaches the world through the runtime alone.
@@ -465,6 +557,13 @@ def test_imports_go_down_only(module: str) -> None:
     assert imported <= set(below), f"not below {module}: {sorted(imported - set(below))}"
 
 
+@every([name for name in TREES if name.startswith("cli.")])
+def test_the_command_line_uses_no_private_module_of_another_door(module: str) -> None:
+    others = {name for _, name in _first_party(TREES[module]) if not name.startswith("cli.")}
+    private = {name for name in others if any(part.startswith("_") for part in name.split("."))}
+    assert private - {"__init__"} == set()
+
+
 @every(IN_DOORS)
 def test_imports_of_a_door_go_down_only(module: str) -> None:
     door = module.split(".")[0]
@@ -479,7 +578,9 @@ MANY_ROOMS: dict[str, str] = {
     "": "the core, the public modules and the doors, each under its name",
     "_base": "small modules of values without an order among them",
     "_chat": "the engine, whose groups follow from a smaller state",
+    "cli._commands": "a module for each command",
     "_hooks": "the table, and the rules around it",
+    "testing": "the parts of a test, each under its name",
 }
 
 
@@ -540,7 +641,7 @@ def test_importing_hookline_loads_no_extra() -> None:
         "extras += ' hookline.discovery hookline.hooks hookline.providers hookline.otel'\n"
         "extras += ' hookline.formats hookline.stores hookline.cli cyclopts redis rich'\n"
         "extras += ' hookline.durable hookline.mcp hookline.dialogue sqlite3'\n"
-        "extras += ' restate hypercorn httpx absurdctl'\n"
+        "extras += ' restate hypercorn httpx hookline.workspace ctypes'\n"
         "print([name for name in extras.split() if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -638,6 +739,7 @@ def test_the_search_for_such_yields_finds_one() -> None:
 # ── the face ────────────────────────────────────────────────────────────────────────────────
 
 FACES = [*FACE, "hooks.__init__", "testing.__init__", "providers.__init__"]
+FACES += ["providers.kit", "mcp.__init__", "stores.__init__", "formats.__init__"]
 
 
 def _all(module: str) -> list[str]:
@@ -760,17 +862,18 @@ LONG_MODULES = {
     "_chat.supervisor": "facts about asyncio's cancellation stay in one file",
     "_hooks.bus": "the methods of a bus, with the signature that users see",
     "_hooks.points": "the table is one",
-    "durable.postgres._tasks": "every statement on the tables of Absurd stands in one file",
-    "durable.sqlite._tables": "every statement on the tables of a file of jobs stands in one file",
+    "durable._client": "the methods of clients and operators, as users see them",
+    "durable._polled.board": "every statement of clients and operators stands in one file",
+    "_tools.scopes": "a scope, and the scopes of an agent with their one lock",
     "_tools.tool": "the options of a tool, spelled out for each way to make one",
     "_conversations.conversation": "what users and chats may do with one list of messages",
     "cli._main": "every command with its options",
     "mcp._client.server": "a server's connection and its scope live and die together",
-    "stores.sql": "each method of a store with its one transaction",
+    "stores._sql": "each method of a store with its one transaction",
     "_conversations.store": "the protocol of a store, and the values that it takes",
+    "web._protocols.ag_ui.encoder": "the frames of each change",
+    "web._protocols.ai_sdk.encoder": "the frames of each change",
     "streams": "the types of two operators are written out for mypy",
-    "testing._wire.formats": "the formats of four providers",
-    "testing._wire.habits": "what servers do differently, a function for each",
 }
 
 
@@ -791,7 +894,9 @@ def test_a_module_has_330_lines_at_most_unless_the_list_says_why(module: str) ->
 LONG = {
     ("_chat.answer", "_stream"),  # the hot way of a chunk, where each call would be paid for
     ("_chat_methods", "chat"),  # all that a chat may be told
-    ("cli._main", "serve"),  # all that a server may be told
+    ("cli._main", "chat"),  # every option of the command
+    ("cli._main", "serve"),  # every option of the command
+    ("web._protocols.table", "encoder_for"),  # the encoder of each protocol, with all its options
     ("web._app", "app"),  # all that an application may be told
     ("_agent", "__init__"),  # all that an agent may be told, each in its line
     ("web._app", "app"),  # all that an application may be told, each in its line
@@ -817,19 +922,18 @@ def _lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 # Cyclomatic complexity above 15, and why it is worth it.
 COMPLEX: dict[tuple[str, str], str] = {
-    ("_base.json", "_checked"): "one branch for each kind of JSON value",
+    ("_base.json", "_check_data"): "one branch for each kind of JSON value",
     ("_chat.answer", "_stream"): "the hot way of a chunk",
     ("_hooks.call_rules", "_drive"): "the loop of all hooks but wrappers, read as one",
     ("_tools.callables", "parse_docstring"): "three styles of docstrings",
-    ("_model.chunks", "checked"): "one branch for each kind of chunk",
+    ("_model.chunks", "check_chunk"): "one branch for each kind of chunk",
     ("_tools.issues", "_inside"): "one branch for each kind of type",
     ("_tools.schema", "inspect_callable"): "one check for each kind of parameter",
-    ("providers._adapter.errors.failures", "told"): "one branch for each form of a server's error",
+    ("providers._adapter.errors.failures", "service_error"): "one branch for each form of error",
     ("providers._adapter.errors.kinds", "kind_of"): "one branch for each status",
     ("stores._url", "_postgres"): "one branch for each form of address",
-    ("testing._wire.server", "pieces"): "one branch for each kind of part",
-    ("web._protocols.ag_ui.encoder", "_act"): "one branch for each act",
-    ("web._protocols.ai_sdk.encoder", "_act"): "one branch for each act",
+    ("web._protocols.ag_ui.encoder", "_encode_change"): "one branch for each change",
+    ("web._protocols.ai_sdk.encoder", "_encode_change"): "one branch for each change",
     ("web._protocols.outline", "_take"): "one branch for each event",
     ("web._page.recorder", "put"): "one branch for each event",
     ("web._protocols.table", "encoder_for"): "one branch for each protocol",
@@ -961,3 +1065,22 @@ def test_no_record_from_info_up_formats_an_exception_or_a_reason(module: str) ->
 def test_what_a_record_shows_is_found(line: str, shows: set[str]) -> None:
     found = {name for call in _records(ast.parse(line)) for name in _shown_by(call)}
     assert found & UNTOLD == shows
+
+
+# ── the hooks of pre-commit ─────────────────────────────────────────────────────────────────
+
+
+def test_the_hook_for_generated_files_fires_on_what_they_are_made_from_and_on_themselves() -> None:
+    config = (REPOSITORY / ".pre-commit-config.yaml").read_text()
+    pattern = re.search(r"- id: generated\n(?:.*\n)*?        files: (.*)\n", config)
+    assert pattern is not None
+    script = (REPOSITORY / "scripts" / "generate.py").read_text()
+    pages = [f"docs/{page}" for page in re.findall(r'"docs" / "(\w+\.md)"', script)]
+    images = [f"docs/images/{name}" for name in re.findall(r'"images" / "(\w+\.svg)"', script)]
+    sources = ["_hooks/points.py", "_hooks/registration.py", "_hooks/typed.pyi", "errors.py"]
+    paths = [*pages, *images, *(f"src/hookline/{name}" for name in sources)]
+    paths += ["scripts/generate.py", "tests/providers/_habits.py"]
+    assert pages == ["docs/hooks.md"]
+    assert [path for path in paths if not (REPOSITORY / path).exists()] == []
+    assert [path for path in paths if not re.match(pattern[1], path)] == []
+    assert not re.match(pattern[1], "README.md")

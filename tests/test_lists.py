@@ -29,7 +29,7 @@ from hookline.discovery import from_entry_points, from_folder
 from hookline.durable import Client
 from hookline.errors import UsageError
 from hookline.events import ChatEvent
-from hookline.hooks import allow_tools, budget, deny_commands, rate_limit, redact, truncate
+from hookline.hooks import allow_tools, budget, deny_commands, rate_limit, redact, review, truncate
 from hookline.mcp import MCPServer, serve
 from hookline.points import as_tuple, matches
 from hookline.providers.anthropic import AnthropicSettings
@@ -37,7 +37,7 @@ from hookline.providers.google import GoogleSettings
 from hookline.providers.openai import OpenAISettings
 from hookline.providers.openai_chat import OpenAIChatSettings
 from hookline.providers.tools import file_search, remote_mcp, web_search
-from hookline.testing import ScriptedModel, Turn, Wire, record
+from hookline.testing import ScriptedModel, Turn, record
 from hookline.web import Page, app
 
 ONE: Any = "swordfish"
@@ -53,6 +53,9 @@ TAKES_LISTS: dict[str, Callable[[Any], object]] = {
     "Agent hooks": lambda one: agent(hooks=one),
     "Agent known_hooks": lambda one: agent(known_hooks=one),
     "Agent output_validators": lambda one: agent(output_validators=one),
+    "Agent plugins": lambda one: agent(plugins=one),
+    "Agent without": lambda one: agent().twin(without=one),
+    "review tools": lambda one: review(ScriptedModel(), tools=one),
     "Scope tools": lambda one: Scope("a", tools=one),
     "Settings stop": lambda one: Settings(stop=one),
     "UserMessage parts": lambda one: UserMessage(parts=one),
@@ -89,7 +92,6 @@ TAKES_LISTS: dict[str, Callable[[Any], object]] = {
     "check_history messages": check_history,
     "ModelResponse.of tool_calls": lambda one: ModelResponse.of(tool_calls=one),
     "Turn tool_calls": lambda one: Turn(tool_calls=one),
-    "Wire habits": lambda one: Wire(habits=one),
     "OpenAISettings stop": lambda one: OpenAISettings(stop=one),
     "OpenAIChatSettings stop": lambda one: OpenAIChatSettings(stop=one),
     "AnthropicSettings stop": lambda one: AnthropicSettings(stop=one),
@@ -98,6 +100,15 @@ TAKES_LISTS: dict[str, Callable[[Any], object]] = {
     "OpenAIChatSettings modalities": lambda one: OpenAIChatSettings(modalities=one),
     "AnthropicSettings beta": lambda one: AnthropicSettings(beta=one),
     "GoogleSettings modalities": lambda one: GoogleSettings(modalities=one),
+    "ApprovalRequest path": lambda one: ApprovalRequest(
+        id="",
+        call=ToolCall(id="c", name="n"),
+        prompts=(),
+        chat_id="",
+        iteration=0,
+        digest="",
+        path=one,
+    ),
     "ApprovalRequest prompts": lambda one: ApprovalRequest(
         id="", call=ToolCall(id="c", name="n"), prompts=one, chat_id="", iteration=0, digest=""
     ),
@@ -125,7 +136,7 @@ MADE_BY_HOOKLINE = {
     *("Effects", "Event", *(kind.__name__ for kind in get_args(ChatEvent))),
 }
 CHECKED_ELSEWHERE = {
-    "Conversation answered",  # which only the engine passes
+    "Conversation answer_ids",  # which only the engine passes
     "Conversation call_ids",  # likewise
     "Probe guards",  # made by probe()
     "RanCall hooks",  # made by the engine

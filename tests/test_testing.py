@@ -7,11 +7,12 @@ import contextlib
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
 import pytest
 from tests._event_grammar import check_events
+from tests.wire import Wire, WireServer
 
 from hookline import (
     Agent,
@@ -45,6 +46,7 @@ from hookline.errors import (
     HistoryError,
     HooklineError,
     ModelError,
+    RateLimitError,
     UnknownHookError,
     UsageError,
 )
@@ -70,15 +72,16 @@ from hookline.events import (
 )
 from hookline.models import Chunk, Finish, PartEndChunk, ReasoningChunk, TextChunk, ToolCallChunk
 from hookline.points import TABLE, AroundRequest, PreToolCall
+from hookline.providers.openai_chat import OpenAIChatModel
 from hookline.testing import (
+    Failure,
+    ModelServer,
     Recorder,
     ScriptedModel,
     ScriptError,
     Sequencer,
     TestRuntime,
     Turn,
-    Wire,
-    WireServer,
     call,
     collect,
     event_line,
@@ -1357,3 +1360,27 @@ def test_the_face() -> None:
     assert all(hasattr(face, name) for name in face.__all__)
     assert Recorder.__doc__
     assert face.check_history is check_history
+
+
+# ── a server ────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_server_answers_each_request_with_the_next_reply() -> None:
+    replies = (Failure(429, "too fast", {"retry-after": "3"}), "Four.")
+    async with ModelServer(*replies) as server:
+        agent = Agent(OpenAIChatModel("any", base_url=server.url, api_key="any"))
+        with pytest.raises(RateLimitError, match="too fast") as caught:
+            await agent.chat("2 + 2?")
+        assert caught.value.retry_after == 3.0
+        assert (await agent.chat("2 + 2?")).text == "Four."
+    assert [request["messages"][-1]["content"] for request in server.requests] == ["2 + 2?"] * 2
+
+
+async def test_a_server_without_replies_says_so_at_its_end() -> None:
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(ModelServer())
+        agent = Agent(OpenAIChatModel("any", base_url=server.url, api_key="any"))
+        with pytest.raises(ModelError, match="no more replies"):
+            await agent.chat("2 + 2?")
+        with pytest.raises(ScriptError, match="1 requests for 0 replies"):
+            await stack.aclose()

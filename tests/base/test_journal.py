@@ -475,7 +475,8 @@ async def test_a_new_hook_runs_in_the_life_that_has_it() -> None:
 
 
 def test_each_step_of_the_loop_has_its_place_among_the_others() -> None:
-    names = [key_name((key, 3, "id")[: 1 + key.count("{}")]) for key in KEYS if "step/" in key]
+    keys = [(key, 3, "id", 2, "request") for key in KEYS if "step/" in key]
+    names = [key_name(key[: 1 + key[0].count("{}")]) for key in keys]
     ranks = [rank_of(name) for name in names]
     assert {rank[0] for rank in ranks} == {3}
     assert len(set(ranks)) == len(ranks)  # also the phases of one call

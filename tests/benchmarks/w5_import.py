@@ -44,7 +44,7 @@ print(json.dumps(dict(wall=wall * 1e3, cpu=cpu * 1e3, new=new)))
 FIRST = """
 import asyncio, json, sys, time
 from hookline import Agent
-from hookline.testing import WireServer
+from tests.wire import WireServer
 from tests._wires import ADAPTERS
 
 async def main(kind):

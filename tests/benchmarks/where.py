@@ -19,7 +19,12 @@ from .bytecodes import count
 from .measure import Work
 
 PARTS = {
-    "events: put, buffered, read": ("_chat/channel", "_base/events", "_chat/stream"),
+    "events, and the chat's state": (
+        "_chat/channel",
+        "_base/events",
+        "_chat/state",
+        "_chat/stream",
+    ),
     "the model's answer": ("_chat/answer", "_model/chunks", "_model/assembly", "_model/model"),
     "tool calls": (
         "_chat/batch",
@@ -31,7 +36,6 @@ PARTS = {
         "_base/cancel",
     ),
     "messages and history": (
-        "_chat/state",
         "_chat/commit",
         "_chat/shown",
         "_conversations/conversation",

@@ -1281,6 +1281,32 @@ async def test_an_expired_answer_is_an_error_and_runs_nothing():
     await goes_on(agent, conversation)
 
 
+@pytest.mark.parametrize("back", [11, 3_600])
+async def test_a_clock_that_was_set_back_does_not_revive_an_expired_question(back):
+    out, runtime = [], AtTime()
+    conversation = Conversation()
+    agent = agent_of(delete(), "next", out=out, runtime=runtime)
+    agent.add_hook("preToolCall", lambda ctx: Ask("soon", expires=1))
+    response = await agent.chat("go", conversation=conversation)
+    runtime.time -= back
+    await refused(agent, conversation, yes(response))
+    assert out == []
+    await goes_on(agent, conversation)
+
+
+async def test_a_clock_within_the_time_limit_of_a_question_decides_alone():
+    out, runtime = [], AtTime()
+    conversation = Conversation()
+    agent = agent_of(delete(), "done", out=out, runtime=runtime)
+    agent.add_hook("preToolCall", lambda ctx: Ask("soon", expires=60))
+    response = await agent.chat("go", conversation=conversation)
+    runtime.time = 1_061  # it has expired, and nothing notes this
+    await refused(agent, conversation, yes(response))
+    runtime.time = 991  # another computer, whose clock is late
+    await agent.resume(conversation, yes(response))
+    assert out == ["delete /"]
+
+
 async def test_an_answer_in_time_runs():
     out, runtime = [], AtTime()
     conversation = Conversation()
@@ -1669,7 +1695,7 @@ async def test_a_denial_says_who_denied():
     agent, conversation, response = await pend(delete(), "done")
     await agent.resume(conversation, {response.pending[0].id: Deny("no", by="lea")})
     (ran,) = [each.ran for each in conversation.messages if isinstance(each, ToolMessage)]
-    assert ran == RanCall(approved=False, by="lea")
+    assert ran == RanCall(hooks=("asker",), approved=False, by="lea")
 
 
 async def test_a_hook_that_changes_or_answers_a_call_stands_beside_its_result():

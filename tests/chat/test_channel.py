@@ -7,16 +7,19 @@ from typing import Any
 
 import pytest
 
-from hookline._base.cancel import Deadlines
-from hookline._chat.channel import SIZE, Channel, Outlet
-from hookline._hooks.bus import View
+from hookline import Agent
+from hookline._chat.channel import HIGH_WATER, Channel
+from hookline._chat.state import new_chat
 from hookline.events import StepStarted
+from hookline.testing import ScriptedModel
+
+FULL = HIGH_WATER + 1
 
 
 def put(channel: Channel, number: int) -> None:
-    """Put an event as a chat without subscribers does."""
-    outlet = Outlet(View(), Deadlines(None, 5.0), channel)
-    outlet.put(StepStarted(chat_id="c", iteration=number))
+    stream: Any = Agent(ScriptedModel()).chat_stream("hi")
+    chat = new_chat(*stream._input, channel)
+    chat.put(StepStarted(chat_id="c", iteration=number))
 
 
 async def _turns(times: int = 5) -> None:
@@ -26,7 +29,7 @@ async def _turns(times: int = 5) -> None:
 
 def filled() -> Channel:
     channel = Channel()
-    for number in range(SIZE):
+    for number in range(FULL):
         put(channel, number)
     return channel
 
@@ -56,17 +59,17 @@ async def test_events_come_in_the_order_in_which_they_were_put() -> None:
 
 async def test_writers_that_wait_are_served_in_order_and_within_the_bound() -> None:
     channel = filled()
-    writers = [asyncio.create_task(write(channel, SIZE + at)) for at in range(3)]
+    writers = [asyncio.create_task(write(channel, FULL + at)) for at in range(3)]
     await _turns()
     assert not any(writer.done() for writer in writers)
     seen: list[int | None] = []
     for _ in range(3):
         seen.append(await take(channel))
         await _turns()
-        assert len(channel.items) == SIZE
+        assert len(channel.items) == FULL
     while channel.items:
         seen.append(await take(channel))
-    assert seen == list(range(SIZE + 3))
+    assert seen == list(range(FULL + 3))
     assert all(writer.done() for writer in writers)
 
 
@@ -127,9 +130,26 @@ async def test_closing_frees_the_writers_and_drops_what_is_put() -> None:
     assert await take(channel) is None
 
 
-async def test_a_channel_that_nobody_reads_is_never_full() -> None:
-    channel = Channel(closed=True)
-    for number in range(3 * SIZE):
+async def test_a_channel_without_a_reader_is_emptied_when_it_is_full_and_other_tasks_run() -> None:
+    channel = Channel(unread=True)
+    other = asyncio.create_task(_turns(0))
+    for number in range(FULL):
         await write(channel, number)
-    assert not channel.items
-    assert channel.closed
+    assert len(channel.items) == FULL
+    assert not other.done()
+    await write(channel, FULL)
+    assert other.done()
+    assert [event.iteration for event in channel.items] == [FULL]  # type: ignore[attr-defined]
+
+
+async def test_a_writer_is_woken_only_when_it_has_room() -> None:
+    channel = filled()
+    put(channel, FULL)  # without waiting, as the margin allows
+    writer = asyncio.create_task(write(channel, FULL + 1))
+    await _turns()
+    await take(channel)
+    await _turns()
+    assert not writer.done()
+    await take(channel)
+    await writer
+    assert len(channel.items) == FULL

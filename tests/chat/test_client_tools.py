@@ -445,7 +445,7 @@ async def test_of_two_client_calls_one_may_wait_on_and_a_dead_chat_loses_only_th
     await agent.chat("go", conversation="t")
     stored = await store.load("t")
     assert stored is not None
-    taken = stored.pending.replace(claimed="gone", answered=("c1",))
+    taken = stored.pending.replace(claimed_by="gone", answer_ids=("c1",))
     talk = Conversation(stored.messages, pending=taken)
     again = Conversation.from_json(talk.to_json())  # as after a crash
     assert [each.id for each in again.client_calls] == ["c2"]

@@ -6,7 +6,7 @@ import pytest
 from tests import _recording as recording
 from tests._tool_chats import settle
 
-from hookline import Agent, Approve, Conversation, Scope, Settings, tool
+from hookline import Agent, Approve, Ask, Conversation, Scope, Settings, tool
 from hookline.errors import MaxStepsError, ScopeError, UsageError
 from hookline.events import ChatStarted, Status, ToolCallFinished
 from hookline.hooks import approve
@@ -308,6 +308,49 @@ def handing_over(runtime, note):
     a.handoffs(b)
     a.add_hook("preRequest", lambda ctx: note(f"{ctx.run.agent} speaks"))
     return a, recording.ask()
+
+
+@pytest.mark.parametrize("partly", [False, True], ids=["at once", "one by one"])
+async def test_a_call_that_waits_beside_a_handoff_is_run_by_the_one_who_made_it(partly):
+    paid = []
+
+    async def pay(to: str) -> str:
+        """Pay."""
+        paid.append(to)
+        return "paid"
+
+    calls = [to_billing, call("pay", id="p1", to="Ada"), call("pay", id="p2", to="Bob")]
+    triage = Agent(ScriptedModel(calls), name="triage", tools=[pay])
+    billing = Agent(ScriptedModel("I am billing."), name="billing")
+    triage.handoffs(billing)
+    triage.add_hook("preToolCall", lambda ctx: Ask("Pay?"), tools=["pay"])
+    talk = Conversation()
+    await triage.chat("Pay, and my bill is wrong.", conversation=talk)
+    first, second = talk.pending
+    if partly:
+        await triage.resume(talk, {first.id: Approve()})
+    response = await triage.resume(talk, {item.id: Approve() for item in talk.pending})
+    assert sorted(paid) == ["Ada", "Bob"]
+    assert response.text == "I am billing."
+    assert second.call.name == "pay"
+
+
+async def test_after_a_deploy_without_the_handoff_the_one_who_asked_goes_on():
+    def agents(*turns, handoff):
+        hooks = list(approve("refund"))
+        triage = Agent(ScriptedModel(*turns), name="triage", tools=[refund], hooks=hooks)
+        if handoff:
+            triage.handoffs(Agent(ScriptedModel("I am billing."), name="billing"))
+        return triage
+
+    talk = Conversation()
+    await agents(to_billing, handoff=True).chat("My bill is wrong.", conversation=talk)
+    await agents(call("refund", amount=5), handoff=False).chat("Well?", conversation=talk)
+    (item,) = talk.pending
+    again = agents("Done.", handoff=True)
+    response = await again.resume(talk, {item.id: Approve()})
+    assert outcomes(response) == [("refund", "ok")]
+    assert response.text == "Done."
 
 
 async def test_under_a_durable_runtime_the_same_one_speaks_wherever_the_chat_was_cut():

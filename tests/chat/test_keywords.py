@@ -25,7 +25,7 @@ from hookline import (
     UserMessage,
     tool,
 )
-from hookline._chat.config import Given
+from hookline._chat.config import ChatOptions
 from hookline.errors import (
     HookReturnError,
     MaxStepsError,
@@ -68,7 +68,7 @@ def test_the_keywords_stand_in_the_signature(way: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_each_keyword_is_handed_on_with_its_type(way: str) -> None:
     """The methods hand on their `locals()`, where mypy sees no types."""
-    fields: dict[str, Any] = dict(Given.__annotations__, deps="DepsT | None")
+    fields: dict[str, Any] = dict(ChatOptions.__annotations__, deps="DepsT | None")
     named = inspect.signature(getattr(Agent, way)).parameters
     positional = {"self", "input", "conversation", "answers"}
     assert {name for name in fields if name not in named} == set()

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests._event_grammar import check_events
+from tests._every_point import sending
 
 from hookline import (
     Agent,
@@ -421,6 +422,7 @@ async def contexts_of_a_chat() -> tuple[Agent[Any], list[Any]]:
     model = ScriptedModel([call("look"), call("fails")], "ok")
     agent = Agent(model, tools=[look, fails])
     traced(agent, out, seen)
+    agent.add_hook("onStep", sending("And then?"))
     await agent.chat("hi")
     return agent, seen
 

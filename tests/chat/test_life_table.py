@@ -17,11 +17,11 @@ from hookline.errors import ChatAbortedError, StreamInterruptedError
 from hookline.testing import ScriptedModel
 
 VERDICTS = sorted(OUTCOMES, key=lambda sign: sign.value)
-OWN = sorted(set(Sign) - set(OUTCOMES) | {Sign.ANSWERED}, key=lambda sign: sign.value)
+OWN = sorted(set(Sign) - set(OUTCOMES) | {Sign.COMPLETE}, key=lambda sign: sign.value)
 
 
 def verdict_of(sign: Sign) -> Verdict:
-    return DONE if sign is Sign.ANSWERED else Verdict(sign, LookupError("why"), sign.value)
+    return DONE if sign is Sign.COMPLETE else Verdict(sign, LookupError("why"), sign.value)
 
 
 def walk(*signs: Sign) -> Life:
@@ -51,10 +51,10 @@ class Walk(RuleBasedStateMachine):
         assert timely is (self.first is None and (self.before, sign) in MOVES)
         if timely:
             self.first = verdict
-        if timely and sign is Sign.ANSWERED:  # the chat does both in one breath
+        if timely and sign is Sign.COMPLETE:  # the chat does both in one breath
             assert self.life.move(sign)
 
-    @rule(sign=st.sampled_from(sorted(set(OWN) - {Sign.ANSWERED}, key=lambda sign: sign.value)))
+    @rule(sign=st.sampled_from(sorted(set(OWN) - {Sign.COMPLETE}, key=lambda sign: sign.value)))
     def move(self, sign: Sign) -> None:
         assert self.life.move(sign) is ((self.before, sign) in MOVES)
 
@@ -133,16 +133,16 @@ class _Between(list[Verdict]):
 def test_of_two_verdicts_at_the_same_moment_one_counts(early: Sign, late: Sign) -> None:
     life = walk(Sign.PROCEED)
     first = Verdict(early, None, "first")
-    between = _Between(lambda: life.decide(first if early is not Sign.ANSWERED else DONE))
+    between = _Between(lambda: life.decide(first if early is not Sign.COMPLETE else DONE))
     life._verdicts = between
-    second = Verdict(late, None, "second") if late is not Sign.ANSWERED else DONE
+    second = Verdict(late, None, "second") if late is not Sign.COMPLETE else DONE
     timely = life.decide(second)
     assert between.said == [True]
-    if early is Sign.ANSWERED and late is Sign.ANSWERED:
+    if early is Sign.COMPLETE and late is Sign.COMPLETE:
         return  # one object: the chat answers once
     assert timely is False
     assert life.verdict is not second
-    assert life.broken is (early is not Sign.ANSWERED)
+    assert life.broken is (early is not Sign.COMPLETE)
 
 
 # ── walked by real chats ────────────────────────────────────────────────────────────────────
@@ -185,7 +185,7 @@ async def _fails_before(agent: Agent) -> None:
 async def _loses_its_lease_before(agent: Agent) -> None:
     @agent.hook("aroundChat")
     async def around(ctx: Any, proceed: Any) -> Any:
-        ctx.run.chat_of(ctx.run).lost(LookupError("why"))
+        ctx.run.chat_of(ctx.run).lose_lease(LookupError("why"))
         return await proceed()
 
     await agent.chat("hi")
@@ -223,13 +223,13 @@ async def _is_left_behind(agent: Agent) -> None:
 
 
 WALKS: dict[str, tuple[Callable[[Agent], Awaitable[None]], list[Sign]]] = {
-    "done": (_done, [Sign.PROCEED, Sign.ANSWERED, Sign.ENDED]),
-    "error": (_fails, [Sign.PROCEED, Sign.FAIL, Sign.CAUGHT, Sign.ENDED]),
-    "aborted": (_aborts, [Sign.PROCEED, Sign.ABORT, Sign.CAUGHT, Sign.ENDED]),
-    "cut": (_is_cut, [Sign.PROCEED, Sign.CUT, Sign.CAUGHT, Sign.ENDED]),
-    "left behind": (_is_left_behind, [Sign.PROCEED, Sign.ABORT, Sign.GRACE_OVER, Sign.ENDED]),
+    "done": (_done, [Sign.PROCEED, Sign.COMPLETE, Sign.RESULT]),
+    "error": (_fails, [Sign.PROCEED, Sign.FAIL, Sign.CAUGHT, Sign.RESULT]),
+    "aborted": (_aborts, [Sign.PROCEED, Sign.ABORT, Sign.CAUGHT, Sign.RESULT]),
+    "cut": (_is_cut, [Sign.PROCEED, Sign.CUT, Sign.CAUGHT, Sign.RESULT]),
+    "left behind": (_is_left_behind, [Sign.PROCEED, Sign.ABORT, Sign.GRACE_OVER, Sign.RESULT]),
     "aborted before it begins": (_is_aborted_before, [Sign.ABORT]),
-    "error before it begins": (_fails_before, [Sign.ENDED]),
+    "error before it begins": (_fails_before, [Sign.RESULT]),
     "lease lost before it begins": (_loses_its_lease_before, [Sign.FAIL]),
 }
 

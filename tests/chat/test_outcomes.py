@@ -34,7 +34,9 @@ from hookline import (
     check_history,
     tool,
 )
-from hookline._chat.channel import SIZE
+from hookline._chat.channel import HIGH_WATER
+from hookline._chat.state import RUNNING
+from hookline._chat.steering import send
 from hookline.errors import (
     ChatAbortedError,
     HookError,
@@ -58,6 +60,7 @@ from hookline.points import TABLE
 from hookline.storage import Change
 from hookline.testing import ScriptedModel, Turn, call, collect, raw_call
 
+FULL = HIGH_WATER + 1  # events after which a writer waits
 OUTSIDE = {"onScopeRegister", "onScopeUnregister", "preMessageUpdate", "onMessageUpdate"}
 POINTS = [name for name in TABLE if name not in OUTSIDE]  # those fire outside of chats
 
@@ -156,12 +159,13 @@ async def hang() -> None:
 
 
 class Full:
-    """A chat in which every point fires: two calls (one fails), an approval, a status."""
+    """A chat in which every point fires: two calls (one fails), an approval, a status, input."""
 
     def __init__(self) -> None:
         @tool
         async def report(run: Run[Any]) -> int:
             await run.status("working")
+            send(RUNNING[run.chat_id], "hurry", "next")
             return 1
 
         wish = [Text("let me see"), call("report", id="c1"), call("boom", id="c2")]
@@ -298,7 +302,7 @@ async def test_one_outcome_when_a_hook_cancels_its_own_task(point: str) -> None:
     error = await full.run()
     await turns()
     if error is None:  # nothing was awaited any more: the answer is whole
-        assert point in {"onStep", "preStop", "onChatDone"}
+        assert point in {"onStep", "preSteer", "preStop", "onChatDone"}
         assert full.trace == ["start", "done", "end done"]
     else:
         assert isinstance(error, StreamInterruptedError)
@@ -752,7 +756,7 @@ async def test_a_sub_agent_whose_first_event_finds_no_room_has_not_begun() -> No
     @agent.hook("aroundToolCall")
     async def fill(ctx: Any, proceed: Any) -> Any:
         await ready.wait()
-        for _ in range(SIZE):
+        for _ in range(FULL):
             await ctx.run.status("full")
         return await proceed()
 
@@ -769,12 +773,12 @@ async def test_a_sub_agent_whose_first_event_finds_no_room_has_not_begun() -> No
     assert {event.path for event in events} == {()}
 
 
-@pytest.mark.parametrize("room", [0, 1, 2], ids=["reset", "text", "end"])
+@pytest.mark.parametrize("room", [0, 1, 2], ids=["reset", "text", "message"])
 @pytest.mark.parametrize("point", ["onResponse", "preMessage"])
 async def test_an_abort_while_a_changed_answer_is_shown_leaves_what_is_shown(
     point: Any, room: int
 ) -> None:
-    """The reader is slow: the reset, the new text or its end waits for room."""
+    """The reader is slow: the reset, the new text or its message waits for room."""
     ready = asyncio.Event()
     agent = Agent(ScriptedModel("secret"))
 
@@ -785,7 +789,7 @@ async def test_an_abort_while_a_changed_answer_is_shown_leaves_what_is_shown(
             return None
         if not ready.is_set():
             await ready.wait()
-            for _ in range(SIZE - room):
+            for _ in range(FULL - room):
                 await ctx.run.status("full")
         return value.replace(text="***")
 
@@ -799,7 +803,7 @@ async def test_an_abort_while_a_changed_answer_is_shown_leaves_what_is_shown(
                 await turns()
                 stream.abort()
     check_events(events)
-    assert len(lines(conversation)) == (2 if room == 0 else 1)
+    assert len(lines(conversation)) == (1 if room == 1 else 2)
 
 
 async def test_an_abort_while_a_failed_attempt_is_taken_back_leaves_what_is_shown() -> None:
@@ -812,7 +816,7 @@ async def test_an_abort_while_a_failed_attempt_is_taken_back_leaves_what_is_show
         with suppress(ModelError):
             return await proceed()
         await ready.wait()
-        for _ in range(SIZE):
+        for _ in range(FULL):
             await ctx.run.status("full")
         return await proceed()
 

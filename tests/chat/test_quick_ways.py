@@ -225,8 +225,8 @@ async def test_a_result_of_a_class_of_ones_own_is_a_result(way: dict[str, Any]) 
 async def test_a_message_that_is_changed_leaves_what_an_earlier_life_wrote_ahead() -> None:
     talk = Conversation([UserMessage(id="c.0", parts=(Text("a"),))])
     kept, written = talk.messages[0], UserMessage(id="d.0", parts=(Text("b"),))
-    talk.ahead = [written]
+    talk.earlier_messages = [written]
     await talk.change(kept.replace(text="A"))
     talk.commit(written)
-    assert talk.ahead == []
+    assert talk.earlier_messages == []
     assert [m.text for m in talk.messages] == ["A", "b"]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests._every_point import sending
 
 from hookline import (
     Agent,
@@ -415,6 +416,8 @@ async def test_a_hook_at_any_point_may_abort(point: str) -> None:
     agent = Agent(model, tools=[look, fails], parallel_tools=False, limits=Limits(grace=0.05))
     add: Any = agent.add_hook
     dispose = add(point, abort)
+    if point == "preSteer":
+        add("onStep", sending("And then?"))
     ended: list[str] = []
 
     def end(ctx: Any) -> None:

@@ -10,7 +10,6 @@ the events are those of a chat that was never interrupted.
 import ast
 import asyncio
 import json
-import re
 from collections import Counter
 from pathlib import Path
 
@@ -44,6 +43,8 @@ from hookline import (
     check_history,
     tool,
 )
+from hookline._chat.inbox import Inbox, SentMessage
+from hookline._chat.state import RUNNING
 from hookline.errors import ChatAbortedError, ModelError, StopChat
 from hookline.events import (
     ChatAborted,
@@ -56,6 +57,7 @@ from hookline.events import (
     ToolCallFinished,
 )
 from hookline.models import PartEndChunk, ReasoningChunk, TextChunk
+from hookline.points import Guide
 from hookline.runtimes import KEYS, key_name
 
 # ── what the scenes are made of ─────────────────────────────────────────────────────────────
@@ -132,6 +134,7 @@ OBSERVED = (
 )
 CHAINS = (
     "preChat",
+    "preSteer",
     "preRequest",
     "onResponse",
     "preMessage",
@@ -286,6 +289,35 @@ def every_point(runtime, note):
     agent.add_hook("onStep", lambda ctx: Stop("enough", "Bye.") if ctx.iteration == 2 else None)
     agent.add_hook("preStop", lambda ctx: Continue("And?") if ctx.reason is None else None)
     return agent, ask("Go.", approver=asks)
+
+
+@scene
+def guided(runtime, note):
+    """The first answer is withdrawn, with its call, and the model tries again."""
+    model = Model(note, ["Bad.", ("c1", "add", {"a": 1, "b": 2})], ["Kind."])
+    agent = Agent(model, tools=tools_of(note), runtime=runtime)
+    watch_all(agent, note)
+    agent.add_hook("onResponse", lambda ctx: Guide("No.") if ctx.response.text == "Bad." else None)
+    return agent, ask("1 + 2?")
+
+
+@scene
+def steered(runtime, note):
+    """Messages that each life finds in its queue: one for the next step, one for the end."""
+    model = Model(note, ["See.", ("c1", "add", {"a": 1, "b": 2})], ["It is 3."], ["Bye."])
+    agent = Agent(model, tools=tools_of(note), runtime=runtime)
+    watch_all(agent, note)
+    agent.add_hook("preSteer", lambda ctx: Deny("no") if ctx.message.text == "No." else None)
+
+    async def sends(ctx, proceed):
+        inbox = RUNNING[ctx.run.chat_id].progress.inbox = Inbox()
+        for text, when in (("No.", "next"), ("Hurry.", "next"), ("Thanks.", "idle")):
+            id = f"{ctx.run.chat_id}.{text}"
+            inbox.add(SentMessage(UserMessage(id=id, parts=(Text(text),)), when))
+        return await proceed()
+
+    agent.add_hook("aroundChat", sends)
+    return agent, ask("1 + 2?")
 
 
 @scene
@@ -532,6 +564,27 @@ def aborted_by_a_hook(runtime, note):
     return agent, ask()
 
 
+def with_a_sub_agent_that_asks(runtime, note):
+    """The questions of two sub-agents are answered while the chat waits; they go on."""
+    runtime.answers = True
+    # No two lives draw the same id, as outside of tests: a sub-agent goes on in another chat.
+    runtime._plain = Ids("chat", 1000 * (1 + len(runtime.journal)))
+    tools = []
+    for name in ("first", "second"):
+        turns = [("p1", "secret", {}), ("p2", "add", {"a": 1, "b": 2})], [f"{name} done"]
+        child = Agent(
+            Model(lambda text: note(f"child {text}"), *turns),
+            name=name,
+            tools=tools_of(lambda text: note(f"child {text}")),
+            runtime=runtime,
+        )
+        child.add_hook("preToolCall", lambda ctx: Ask("may I?"), tools=["secret"], guard=True)
+        tools.append(child.as_tool().replace(idempotent=True))
+    calls = [("c1", "first", {"input": "hello"}), ("c2", "second", {"input": "hello"})]
+    agent = Agent(Model(note, calls, ["Done."]), tools=tools, runtime=runtime)
+    return agent, ask()
+
+
 @scene
 def with_a_sub_agent(runtime, note):
     """A sub-agent answers; its events are numbered with its parent's."""
@@ -727,7 +780,7 @@ async def test_no_key_is_used_twice_in_a_chat(play):
 async def test_the_scenes_together_use_the_whole_table():
     """No key is in the table that these tests have not seen."""
     used = set()
-    for play in (*SCENES.values(), waits):
+    for play in (*SCENES.values(), waits, with_a_sub_agent_that_asks):
         used |= {key[0] for key in (await live(play)).runtime.keys}
     assert used == set(KEYS)
 
@@ -740,6 +793,7 @@ def test_the_table_of_keys_is_frozen():
         "preChat",
         "message/{}",
         "{}/message/{}",
+        "step/{}/input",
         "step/{}/request",
         "step/{}/model",
         "step/{}/response",
@@ -748,12 +802,15 @@ def test_the_table_of_keys_is_frozen():
         "step/{}/call/{}/answer",
         "step/{}/call/{}/answered",
         "step/{}/call/{}/run",
+        "step/{}/call/{}/child/{}/{}",
+        "step/{}/call/{}/run/{}",
         "step/{}/call/{}/result",
         "step/{}/pending",
         "step/{}/output",
         "step/{}/end",
         "step/{}/say",
         "stop/{}",
+        "stop/{}/input",
         "{}/outcome/{}",
         "{}/end/{}",
     ]
@@ -841,7 +898,17 @@ async def test_a_runtime_may_give_recorded_values_in_any_order(play):
 def test_the_runtimes_keep_the_protocol():
     """Both have the methods that the loop asks for."""
     needed = {name for name in vars(hookline.Runtime) if not name.startswith("_")}
-    methods = {"for_chat", "step", "wait", "gather", "lock", "begun", "passed", "now", "new_id"}
+    methods = {
+        "for_chat",
+        "step",
+        "wait",
+        "gather",
+        "lock",
+        "has_begun",
+        "has_passed",
+        "now",
+        "new_id",
+    }
     assert needed == methods | {"life", "answers"}
     for runtime in (LocalRuntime(), Recording(), Ids()):
         assert needed <= set(dir(runtime))
@@ -1685,6 +1752,13 @@ async def test_a_chat_that_waits_is_the_same_from_every_step():
         assert after.conversation.pending_step == whole.conversation.pending_step
 
 
+async def test_a_chat_whose_sub_agents_ask_is_the_same_from_every_step():
+    for whole, _, after in await deaths(with_a_sub_agent_that_asks):
+        assert after.response.text == "Done."
+        assert after.conversation.pending_step is None
+        same_end(after, whole)
+
+
 async def test_a_chat_that_waits_denies_nothing_of_its_own_when_it_is_played_again():
     """What an earlier life of it has written down, the question too, it writes itself again."""
     first = await live(waits)
@@ -2176,14 +2250,7 @@ async def test_chats_of_one_agent_have_records_of_their_own():
         assert texts == [[{"part": "text", "text": response.messages[0].text}]]
 
 
-# ── the replay column of docs/hooks.md ──────────────────────────────────────────────────────
-
-
-def replay_column():
-    """{point: what docs/hooks.md says of a replay}."""
-    path = Path(__file__).parents[2] / "docs" / "hooks.md"
-    said = r"^## (\w+)$(?:(?!^## ).)*?On replay: ([^\n]*)\.$"
-    return dict(re.findall(said, path.read_text(), re.DOTALL | re.MULTILINE))
+# ── the rule of a replay, in the table of hook points ───────────────────────────────────────
 
 
 def scopes_in_a_chat(runtime, note):
@@ -2216,6 +2283,7 @@ def changed_afterwards(runtime, note):
 
 
 PLAYED = {
+    "preSteer": steered,
     "preMessageUpdate": changed_afterwards,
     "onMessageUpdate": changed_afterwards,
     "onChatAbort": aborted_by_a_tool,
@@ -2225,14 +2293,9 @@ PLAYED = {
 }
 
 
-def test_docs_say_of_each_point_what_a_replay_does():
-    assert list(replay_column()) == list(hookline.points.TABLE)
-
-
-@pytest.mark.parametrize("point", list(replay_column()))
-async def test_docs_say_what_a_replay_runs(point):
-    """The replay column of docs/hooks.md, for every point."""
-    says = replay_column()[point]
+@pytest.mark.parametrize("point", list(hookline.points.TABLE))
+async def test_a_replay_runs_the_hooks_that_the_table_says(point):
+    says = hookline.points.TABLE[point].replay
     play = PLAYED.get(point, every_point)
     first = await live(play)
     second = await live(play, first.journal)

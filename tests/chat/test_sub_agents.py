@@ -21,7 +21,7 @@ from hookline import (
     ToolResult,
     tool,
 )
-from hookline._chat.channel import SIZE
+from hookline._chat.channel import HIGH_WATER
 from hookline.errors import ChatAbortedError, UsageError
 from hookline.events import (
     ChatAborted,
@@ -217,10 +217,10 @@ async def test_the_approver_of_the_parent_agent_is_passed_on():
     assert out == ["mum says no"]
 
 
-async def test_without_an_approver_a_childs_question_is_a_denial():
-    """It has no conversation in which the call could wait."""
+async def test_without_approver_and_conversation_a_childs_question_is_a_denial():
+    """There is no conversation in which the call could wait."""
     mum, out = asking_child()
-    response = await mum.chat("go", conversation=Conversation())
+    response = await mum.chat("go")
     assert len(out) == 1
     assert out != ["done it"]
     assert response.pending == ()
@@ -595,8 +595,9 @@ async def test_a_child_whose_tool_ignores_its_cancellation_is_left_behind_with_i
 async def test_a_child_that_is_cancelled_while_its_last_event_waits_for_room_still_answers():
     """Other code cancels the child's task when its outcome is decided and the channel is full."""
     tasks = []
-    before = 12  # events of mum and kid around the texts, up to kid's ChatDone
-    mum, kid = family(["x"] * (SIZE - before))
+    # The room is used up by the texts and 12 events of mum and kid, up to kid's ChatDone.
+    text = "x" * (HIGH_WATER + 1 - 12)
+    mum, kid = family([*text])
     kid.add_hook("onChatDone", lambda ctx: tasks.append(asyncio.current_task()))
     async with mum.chat_stream("go") as stream:
         await settle()
@@ -608,7 +609,7 @@ async def test_a_child_that_is_cancelled_while_its_last_event_waits_for_room_sti
         events = [event async for event in stream]
     (finished,) = only(events, ToolCallFinished)
     assert finished.outcome == "ok"
-    assert finished.result.value == "x" * (SIZE - before)
+    assert finished.result.value == text
     assert isinstance(events[-1], ChatDone)
 
 

@@ -11,10 +11,11 @@ from typing import Any
 
 from tests._checkpoints import left_running
 from tests._wires import WIRES, wire
+from tests.wire import Wire, WireFormat
 
 from hookline import Agent, Conversation, tool
 from hookline.errors import HooklineError, ModelError
-from hookline.testing import Turn, Wire, WireFormat, call
+from hookline.testing import Turn, call
 
 from .figures import Budget, Figure, Findings, tries
 from .invariants import ONE, ORPHANS, TASKS, gone, one_outcome, orphans

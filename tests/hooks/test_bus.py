@@ -892,7 +892,7 @@ def test_names_are_remembered_and_not_without_a_bound() -> None:
     for number in range(5000):  # a model can make up any number of names
         assert f"fs_{number}" in patterns
         assert f"xs_{number}" not in patterns
-    assert 0 < len(patterns._known) <= 1024  # pyright: ignore[reportPrivateUsage]
+    assert 0 < len(patterns._cache) <= 1024  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_tools_may_be_an_iterator() -> None:
@@ -1311,7 +1311,7 @@ def test_the_signature_and_the_docs_of_add_hook_have_every_option() -> None:
     import msgspec
 
     from hookline import Agent
-    from hookline._hooks.registration import _ADDED, HookOptions
+    from hookline._hooks.registration import _ADD_OPTIONS, HookOptions
 
     parameters = inspect.signature(HookBus().add_hook).parameters
     options = {
@@ -1320,7 +1320,9 @@ def test_the_signature_and_the_docs_of_add_hook_have_every_option() -> None:
         if each.kind is inspect.Parameter.KEYWORD_ONLY
     }
     known = {each.name: each for each in msgspec.structs.fields(HookOptions)}
-    defaults = {name: None if known[name].required else known[name].default for name in _ADDED}
+    defaults = {
+        name: None if known[name].required else known[name].default for name in _ADD_OPTIONS
+    }
     assert options == defaults
     words = inspect.getdoc(HookBus().add_hook) or ""
     for name, default in defaults.items():

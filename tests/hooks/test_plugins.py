@@ -407,7 +407,7 @@ async def test_what_a_cleanup_raises_is_logged_where_nobody_waits(caplog):
     remove = await agent_of().use(garden)
     remove()
     await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
-    assert remove.gone
+    assert remove.is_done
     assert "plugin Garden raised during its cleanup: ValueError" in caplog.text
 
 
@@ -549,3 +549,56 @@ async def test_a_definition_can_be_called_like_its_function():
         return f"hello {ctx}"
 
     assert await greet("Ada") == "hello Ada"
+
+
+# ── an object of an agent ───────────────────────────────────────────────────────────────────
+
+
+class Pond:
+    """A plugin with hooks, tools and a scope of its own name, which must be closed."""
+
+    name = "pond"
+    tools = (dig,)
+    scopes = (Scope("pond", tools=[look], context=lambda run: f"the agent is {run.agent}"),)
+
+    def __init__(self):
+        self.closed = 0
+
+    @define_hook("onChatStart")
+    def start(self, ctx):
+        ctx.run.state["pond"] = True
+
+    async def aclose(self):
+        self.closed += 1
+
+
+@pytest.mark.parametrize("how", ["plugins=", "use"])
+async def test_an_object_may_have_tools_and_a_scope_of_its_name(how):
+    model = ScriptedModel("ok")
+    agent = Agent(model, plugins=[Pond()] if how == "plugins=" else [])
+    if how == "use":
+        await agent.use(Pond())
+    assert [scope.label for scope in agent.scopes] == ["pond"]
+    assert list(agent.scopes.tools) == ["look", "dig"]
+    assert [info.origin for info in agent.hooks("onChatStart")] == ["plugin pond"]
+    state = {}
+    await agent.chat("hi", state=state)
+    assert "the agent is agent" in model.last_request.system
+
+
+@pytest.mark.parametrize("how", ["plugins=", "use"])
+async def test_an_agent_closes_its_plugins(how):
+    pond = Pond()
+    agent = agent_of(plugins=[pond] if how == "plugins=" else [])
+    if how == "use":
+        remove = await agent.use(pond)
+        await remove.aclose()
+        assert pond.closed == 1
+    await agent.aclose()
+    assert pond.closed == 1
+    assert list(agent.scopes) == []
+
+
+def test_a_function_needs_use():
+    with pytest.raises(UsageError, match=r"agent\.use"):
+        agent_of(plugins=[lambda agent: None])

@@ -15,7 +15,8 @@ from xml.etree import ElementTree
 import pytest
 from tests import _every_point as t1
 
-import hookline
+import hookline.models
+import hookline.points
 from hookline import Agent, LocalRuntime, Run, tool
 from hookline._hooks.points import END, KEEP
 from hookline._record.runtime import KEYS, key_name
@@ -33,6 +34,7 @@ PROMISED: dict[str, tuple[str, str, str, str]] = {
     "aroundChat": ("wrapper", "message", "Response", ""),
     "onChatStart": ("observer", "message", "", ""),
     "preChat": ("interceptor", "request", "ChatRequest ModelResponse Stop", "ModelResponse Stop"),
+    "preSteer": ("interceptor", "message when", "UserMessage Hold Deny", "Hold Deny"),
     "preRequest": (
         "interceptor", "iteration request", "ModelRequest ModelResponse Stop", "ModelResponse Stop",
     ),
@@ -43,12 +45,14 @@ PROMISED: dict[str, tuple[str, str, str, str]] = {
         "TextChunk ReasoningChunk PartEndChunk ToolCallChunk SourceChunk FileChunk",
         "",
     ),
-    "onResponse": ("interceptor", "iteration request response", "ModelResponse", ""),
+    "onResponse": (
+        "interceptor", "iteration request response", "ModelResponse Guide", "Guide"
+    ),
     "preMessage": ("interceptor", "message", "UserMessage AssistantMessage ToolMessage", ""),
     "onMessage": ("observer", "message", "", ""),
     "preToolCall": (
         "interceptor", "iteration call tool scope again",
-        "ToolCall Ask ToolResult ToolFailure Deny Stop",
+        "ToolCall Ask Approve ToolResult ToolFailure Deny Stop",
         "ToolResult ToolFailure Deny Stop",
     ),
     "aroundToolCall": ("wrapper", "call tool scope", "ToolResult ToolFailure", ""),
@@ -61,7 +65,7 @@ PROMISED: dict[str, tuple[str, str, str, str]] = {
     "onStep": ("interceptor", "iteration response results", "Stop", ""),
     "preStop": ("interceptor", "reason response steps continuations", "Continue", ""),
     "onChatDone": ("observer", "response", "", ""),
-    "onChatAbort": ("observer", "reason partial", "", ""),
+    "onChatAbort": ("observer", "reason partial by_reader", "", ""),
     "onChatError": ("observer", "error", "", ""),
     "onChatEnd": ("observer", "outcome response error usage duration", "", ""),
     "onStatus": ("observer", "type data call", "", ""),
@@ -242,13 +246,26 @@ def test_every_row_is_documented(head: Any) -> None:
 def test_every_row_has_a_section_that_names_its_context_and_fields(head: Any) -> None:
     section = DOCS.split(f"\n## {head.name}\n")[1].split("\n## ")[0]
     assert (head.context.__doc__ or "").strip().splitlines()[0] in section
-    assert f"`{head.context.__name__}`" in section
+    assert f"ctx: {head.context.__name__}" in section
     for field in head.context.__struct_fields__:
         assert field == "run" or f"`ctx.{field}`" in section
     assert head.note in section
-    assert head.throws
-    assert head.replay
-    assert f"If a hook raises an exception: {head.throws}. On replay: {head.replay}." in section
+    for rule, says in (("throws", "If a hook raises an exception"), ("replay", "On replay")):
+        usual = getattr(TABLE["preRequest"], rule)  # which the page says once, for all points
+        own = getattr(head, rule)
+        assert (f"{says}: {own}." in section) == (own != usual)
+
+
+def test_the_stub_of_every_row_registers_a_hook() -> None:
+    """Its annotations are names of the public modules."""
+    agent: Agent[Any] = Agent(ScriptedModel("Hello."))
+    modules = (hookline, hookline.models, hookline.points)
+    names = {name: getattr(module, name) for module in modules for name in module.__all__}
+    stubs = re.findall(r"^```py\n(.*?)^```$", DOCS, re.DOTALL | re.MULTILINE)
+    assert [len(stub.splitlines()) for stub in stubs] == [3] * len(TABLE)
+    for stub in stubs:
+        exec(stub, {**names, "agent": agent})
+    assert {info.point for info in agent.hooks()} == set(TABLE)
 
 
 @ROWS

@@ -128,7 +128,7 @@ REGEX = st.recursive(
 
 @given(pattern=REGEX, text=st.text("ab", max_size=12))
 def test_what_is_checked_is_what_re_says(pattern: str, text: str) -> None:
-    bounded._left.set([bounded.STEPS, bounded.MOVES])
+    bounded._budget.set([bounded.STEPS, bounded.MOVES])
     found = bounded.matches(pattern, text)
     assert found is None or found is (re.search(pattern, text) is not None)
 

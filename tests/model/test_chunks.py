@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hookline import Source, Usage
-from hookline._model.chunks import checked
+from hookline._model.chunks import check_chunk
 from hookline.errors import ModelError
 from hookline.models import (
     FileChunk,
@@ -46,7 +46,7 @@ VALID: list[Any] = [
 
 @pytest.mark.parametrize("chunk", VALID, ids=repr)
 def test_a_valid_chunk_is_returned(chunk: Any) -> None:
-    assert checked(chunk) is chunk
+    assert check_chunk(chunk) is chunk
 
 
 INVALID: list[tuple[Any, str]] = [
@@ -71,5 +71,5 @@ INVALID: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("chunk", "problem"), INVALID, ids=[each for _, each in INVALID])
 def test_the_error_names_the_field_that_is_wrong(chunk: Any, problem: str) -> None:
     with pytest.raises(ModelError) as raised:
-        checked(chunk)
+        check_chunk(chunk)
     assert str(raised.value) == f"the model sent {problem}; fix its adapter"

@@ -1,4 +1,4 @@
-"""Short words for the tests of docs/reference-systems.md; a test is named by its row's number."""
+"""Short words for the tests of README.md; a test is named by its row's number."""
 
 from weakref import WeakKeyDictionary
 

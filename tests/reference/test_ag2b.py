@@ -1,4 +1,4 @@
-"""What users of ag2b can do, row by row of its table in docs/reference-systems.md."""
+"""What users of ag2b can do, row by row of its table in README.md."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What users of instructor-php's agents can do, row by row of docs/reference-systems.md."""
+"""What users of instructor-php's agents can do, row by row of README.md."""
 
 import asyncio
 

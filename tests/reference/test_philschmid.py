@@ -1,4 +1,4 @@
-"""What users of @philschmid/agent can do, row by row of its table in docs/reference-systems.md."""
+"""What users of @philschmid/agent can do, row by row of its table in README.md."""
 
 import asyncio
 import logging
@@ -25,6 +25,7 @@ from hookline import (
 from hookline.events import ChatAborted, ChatFailed, Status, TextDelta, ToolCallFinished
 from hookline.hooks import budget, deny_commands, rate_limit, truncate, window
 from hookline.testing import ScriptedModel, call, collect
+from hookline.workspace import Workspace
 
 from ._play import Boom, add, agent_of, broken, names, only, requests, results, roles, sums, void
 
@@ -436,6 +437,19 @@ async def test_166_a_bound_method_and_a_lambda_are_hooks():
     agent.add_hook("onChatStart", lambda ctx: out.append("lambda"))
     await agent.chat("hi")
     assert out == ["method", "lambda"]
+
+
+async def test_168_tools_for_files_and_commands_are_built_in(tmp_path):
+    (tmp_path / "project").mkdir()
+    workspace = Workspace(tmp_path / "project", state=tmp_path / "state", mode="edits")
+    write = call("write", path="a.txt", text="hi")
+    out = []
+    agent = agent_of(write, call("read", path="a.txt"), "done", plugins=[workspace])
+    agent.add_hook("preToolCall", lambda ctx: out.append(ctx.call.name))
+    response = await agent.chat("go")
+    assert out == ["write", "read"]
+    assert response.tool_results[1].text == "1\thi"
+    assert {"bash", "grep", "edit", "plan"} <= set(agent.scopes.tools)
 
 
 async def test_168_hooks_run_for_every_tool():

@@ -1,4 +1,4 @@
-"""What users of experimental-agent can do, row by row of its table in docs/reference-systems.md."""
+"""What users of experimental-agent can do, row by row of its table in README.md."""
 
 import asyncio
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ from hookline.hooks import approve, redact
 from hookline.points import PreToolCall
 from hookline.runtimes import key_name
 from hookline.testing import call, collect
+from hookline.workspace import Workspace
 
 from ._play import Boom, add, agent_of, broken, only, requests, results, roles, sums, void
 
@@ -334,6 +335,20 @@ async def test_168_hooks_run_for_all_tools_of_all_scopes():
     agent.add_hook("preToolCall", lambda ctx: out.append((ctx.scope.label, ctx.call.name)))
     await agent.chat("go")
     assert out == [("agent", "read"), ("more", "add")]
+
+
+async def test_170_commands_run_in_a_sandbox(tmp_path):
+    """tests/workspace/test_sandbox.py has the attacks; here a command runs, or is refused."""
+    (tmp_path / "project").mkdir()
+    workspace = Workspace(tmp_path / "project", state=tmp_path / "state", mode="edits")
+    run = call("bash", command="pwd; cat /etc/shadow; touch /usr/x")
+    response = await agent_of(run, "done", plugins=[workspace]).chat("go")
+    text = response.tool_results[0].text
+    if await workspace.check() is None:
+        assert text.startswith("/workspace\n")
+        assert "Read-only file system" in text
+    else:
+        assert "commands cannot run" in text
 
 
 async def test_170_a_runtime_may_keep_what_each_step_gave():

@@ -60,6 +60,7 @@ from hookline.events import (
     ChatStarted,
     FileAdded,
     MessageAdded,
+    MessageQueued,
     PartEnd,
     ReasoningDelta,
     ResponseReset,
@@ -79,6 +80,7 @@ from hookline.points import (
     AroundChat,
     AroundRequest,
     AroundToolCall,
+    Hold,
     OnApproval,
     OnChatAbort,
     OnChatDone,
@@ -100,9 +102,11 @@ from hookline.points import (
     PreMessage,
     PreMessageUpdate,
     PreRequest,
+    PreSteer,
     PreStop,
     PreToolCall,
 )
+from hookline.replay import Record, fork
 from hookline.storage import ConversationInfo, Stored
 from hookline.stores import SQLStore
 
@@ -572,6 +576,39 @@ def on_step_by_name(ctx: OnStep[Deps]) -> Stop | None:
 @agent.hook(OnStep, priority=1, on_error="log")
 async def on_step_by_class(ctx: OnStep[Deps]) -> Stop | None:
     return Stop("enough")
+
+
+# preSteer
+
+
+def pre_steer(ctx: PreSteer[Deps]) -> UserMessage | Hold | Deny | None:
+    return Hold() if ctx.when == "idle" else ctx.message
+
+
+async def pre_steer_later(ctx: PreSteer[Deps]) -> UserMessage | Hold | Deny | None:
+    return Deny("no")
+
+
+def pre_steer_narrow(ctx: PreSteer[Deps]) -> None: ...
+
+
+agent.add_hook("preSteer", pre_steer)
+agent.add_hook("preSteer", pre_steer_later, timeout=1)
+agent.add_hook("preSteer", pre_steer_narrow)
+agent.add_hook("preSteer", lambda ctx: pre_steer(ctx))
+agent.add_hook("preSteer", lambda ctx: Deny("no"))
+agent.add_hook(PreSteer, pre_steer)
+agent.add_hook(PreSteer, pre_steer_later)
+
+
+@agent.hook("preSteer")
+def pre_steer_by_name(ctx: PreSteer[Deps]) -> UserMessage | Hold | Deny | None:
+    return Deny("no")
+
+
+@agent.hook(PreSteer, priority=1, on_error="log")
+async def pre_steer_by_class(ctx: PreSteer[Deps]) -> UserMessage | Hold | Deny | None:
+    return Deny("no")
 
 
 # preStop
@@ -1453,6 +1490,51 @@ async def on_step_wrong_decorated_later(ctx: OnStep[Deps]) -> int:
     return 1
 
 
+# preSteer
+
+agent.add_hook("preSteer", on_message)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+agent.add_hook(PreSteer, on_message)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+agent.add_hook("preSteer", lambda ctx: ctx.no_such_field)  # type: ignore[call-overload]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownLambdaType, reportUnknownMemberType]
+agent.add_hook("preSteer", pre_steer, on_error="deny")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+agent.add_hook("preSteer", pre_steer, tools=["add"])  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+def pre_steer_deps(ctx: PreSteer[OtherDeps]) -> None: ...
+
+
+agent.add_hook("preSteer", pre_steer_deps)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+agent.add_hook(PreSteer, pre_steer_deps)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+def pre_steer_wrong(ctx: PreSteer[Deps]) -> int:
+    return 1
+
+
+async def pre_steer_wrong_later(ctx: PreSteer[Deps]) -> int:
+    return 1
+
+
+agent.add_hook("preSteer", pre_steer_wrong)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+agent.add_hook("preSteer", pre_steer_wrong_later)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+agent.add_hook("preSteer", lambda ctx: 1)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+agent.add_hook(PreSteer, pre_steer_wrong)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+agent.add_hook(PreSteer, pre_steer_wrong_later)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+@agent.hook("preSteer")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue, reportUntypedFunctionDecorator]
+def pre_steer_context_decorated(ctx: OnMessage[Deps]) -> None: ...
+
+
+@agent.hook("preSteer")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue, reportUntypedFunctionDecorator]
+def pre_steer_wrong_decorated(ctx: PreSteer[Deps]) -> int:
+    return 1
+
+
+@agent.hook(PreSteer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue, reportUntypedFunctionDecorator]
+async def pre_steer_wrong_decorated_later(ctx: PreSteer[Deps]) -> int:
+    return 1
+
+
 # preStop
 
 agent.add_hook("preStop", on_message)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
@@ -2069,7 +2151,7 @@ def is_exhaustive(event: ChatEvent) -> None:
             pass
         case ToolCallDelta() | ToolCallStarted() | ToolCallFinished():
             pass
-        case Status() | ApprovalRequested() | MessageAdded():
+        case Status() | ApprovalRequested() | MessageAdded() | MessageQueued():
             pass
         case ChatDone() | ChatAborted() | ChatFailed():
             pass
@@ -2143,3 +2225,9 @@ def _guard(ctx: PreToolCall[Any]) -> Deny | None:
 
 agent.add_hook("preToolCall", _guard, guard=True, inherit=False)
 define_hook("preToolCall", _guard, guard=True, required=False, inherit=None)
+
+
+def forks(record: Record) -> None:
+    assert_type(fork(record, step=1), Conversation)
+    fork(record)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    fork(record, step="1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,388 @@
+"""Messages into a running chat: when they are committed, what hooks may do, what comes too late."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hookline import (
+    Agent,
+    Ask,
+    Continue,
+    Conversation,
+    Deny,
+    Limits,
+    Stop,
+    Text,
+    UserMessage,
+    check_history,
+)
+from hookline.errors import MaxStepsError, StreamStateError, UsageError
+from hookline.events import ChatDone, MessageAdded, MessageQueued, StepStarted
+from hookline.points import Hold
+from hookline.testing import ScriptedModel, call
+
+
+def texts(talk: Conversation) -> list[str]:
+    return [f"{message.role}: {message.text}" for message in talk.messages]
+
+
+def sending(*sends: Any, talk: Conversation, out: list[Any]) -> Any:
+    """A tool that sends these messages while it runs."""
+
+    async def work() -> str:
+        """Work."""
+        out.extend([agent_of[0].send(talk, text, when) for text, when in sends])
+        return "worked"
+
+    agent_of: list[Any] = []
+    work.agent_of = agent_of  # type: ignore[attr-defined]
+    return work
+
+
+def agent_that(model: Any, *tools: Any, **options: Any) -> Any:
+    agent: Agent[Any] = Agent(model, tools=tools, **options)
+    for each in tools:
+        each.agent_of.append(agent)
+    return agent
+
+
+async def test_next_is_committed_after_the_tools_and_seen_by_the_next_request() -> None:
+    talk, sent = Conversation(), []
+    work = sending(("hurry", "next"), ("please", "next"), talk=talk, out=sent)
+    model = ScriptedModel([call("work"), call("work", id="b")], "Done.", "Never.")
+    agent = agent_that(model, work)
+    await agent.chat("go", conversation=talk)
+    assert texts(talk) == [
+        "user: go",
+        "assistant: ",
+        "tool: worked",
+        "tool: worked",
+        *(["user: hurry", "user: please"] * 2),
+        "assistant: Done.",
+    ]
+    assert [message.text for message in model.requests[1].messages[-4:]] == [
+        *("hurry", "please", "hurry", "please"),
+    ]
+    assert [each.status for each in sent] == ["delivered"] * 4
+    assert [each.message.id for each in sent] == [m.id for m in talk.messages[4:8]]
+    assert len({message.id for message in talk.messages}) == 9
+    check_history(talk.messages)
+
+
+async def test_idle_waits_for_the_end_of_the_work() -> None:
+    talk, sent = Conversation(), []
+    work = sending(("and then?", "idle"), ("hurry", "next"), talk=talk, out=sent)
+    agent = agent_that(ScriptedModel(call("work"), "Done.", "Nothing."), work)
+    response = await agent.chat("go", conversation=talk)
+    assert texts(talk)[3:] == [
+        "user: hurry",
+        "assistant: Done.",
+        "user: and then?",
+        "assistant: Nothing.",
+    ]
+    assert response.text == "Nothing."
+    assert [each.status for each in sent] == ["delivered", "delivered"]
+
+
+async def test_next_in_the_last_answer_lets_the_chat_go_on() -> None:
+    talk = Conversation()
+    agent: Agent[Any] = Agent(ScriptedModel("One.", "Two."))
+    sent: list[Any] = []
+
+    @agent.hook("onResponse")
+    def send(ctx: Any) -> None:
+        if not sent:
+            sent.append(agent.send(talk, "more"))
+
+    await agent.chat("go", conversation=talk)
+    assert texts(talk) == ["user: go", "assistant: One.", "user: more", "assistant: Two."]
+
+
+async def test_a_message_before_the_first_request_follows_the_users() -> None:
+    talk = Conversation()
+    agent: Agent[Any] = Agent(ScriptedModel("One."))
+    async with agent.chat_stream("go", conversation=talk) as stream:
+        stream.send("quickly")
+        events = [event async for event in stream]
+    assert texts(talk) == ["user: go", "user: quickly", "assistant: One."]
+    names = [type(event).__name__ for event in events]
+    assert names[:5] == [
+        *("ChatStarted", "MessageAdded", "MessageQueued", "MessageAdded", "StepStarted"),
+    ]
+
+
+async def test_the_answer_of_pre_chat_is_no_request_so_the_message_waits() -> None:
+    from hookline import ModelResponse
+
+    talk = Conversation()
+    agent: Agent[Any] = Agent(ScriptedModel("Two."))
+    agent.add_hook("preChat", lambda ctx: ModelResponse.of("One."))
+    async with agent.chat_stream("go", conversation=talk) as stream:
+        stream.send("more")
+        async for _ in stream:
+            pass
+    assert texts(talk) == ["user: go", "assistant: One.", "user: more", "assistant: Two."]
+
+
+async def test_continue_comes_first_and_pre_stop_is_asked_at_each_end() -> None:
+    talk = Conversation()
+    agent: Agent[Any] = Agent(ScriptedModel("1", "2", "3"))
+    seen: list[int] = []
+
+    @agent.hook("preStop")
+    def more(ctx: Any) -> Continue | None:
+        seen.append(ctx.continuations)
+        return Continue("go on") if len(seen) == 1 else None
+
+    async with agent.chat_stream("go", conversation=talk) as stream:
+        stream.send("idle", when="idle")
+        async for _ in stream:
+            pass
+    assert texts(talk) == [
+        *("user: go", "assistant: 1", "user: go on", "assistant: 2", "user: idle"),
+        "assistant: 3",
+    ]
+    assert seen == [0, 1, 1]
+
+
+# ── preSteer ────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_hook_changes_holds_or_refuses() -> None:
+    talk, sent = Conversation(), []
+    work = sending(("change", "next"), ("hold", "next"), ("refuse", "next"), talk=talk, out=sent)
+    agent = agent_that(ScriptedModel(call("work"), "Done.", "Held."), work)
+    asked: list[str] = []
+
+    @agent.hook("preSteer")
+    def steer(ctx: Any) -> UserMessage | Hold | Deny | None:
+        asked.append(f"{ctx.message.text} {ctx.when}")
+        match ctx.message.text:
+            case "change":
+                return ctx.message.replace(parts=(Text("changed"),))
+            case "hold":
+                return Hold() if asked.count("hold next") == 1 else None
+            case _:
+                return Deny("not now")
+
+    await agent.chat("go", conversation=talk)
+    assert asked == ["change next", "hold next", "refuse next", "hold next"]
+    assert texts(talk)[3:] == [
+        *("user: changed", "assistant: Done.", "user: hold", "assistant: Held."),
+    ]
+    assert [(each.status, each.reason) for each in sent] == [
+        *(("delivered", None), ("delivered", None), ("returned", "not now")),
+    ]
+
+
+async def test_a_message_that_is_held_to_the_end_is_returned() -> None:
+    talk = Conversation()
+    agent: Agent[Any] = Agent(ScriptedModel("One."))
+    agent.add_hook("preSteer", lambda ctx: Hold())
+    async with agent.chat_stream("go", conversation=talk) as stream:
+        sent = stream.send("wait")
+        async for _ in stream:
+            pass
+    assert not await sent.delivered()
+    assert (sent.status, sent.reason) == (
+        "returned",
+        "the chat ended before the message was delivered",
+    )
+    assert texts(talk) == ["user: go", "assistant: One."]
+
+
+async def test_a_delivered_message_passes_the_hooks_of_every_message() -> None:
+    trace: list[str] = []
+    agent: Agent[Any] = Agent(ScriptedModel("One."))
+    agent.add_hook("preSteer", lambda ctx: trace.append("preSteer"))
+    agent.add_hook("preMessage", lambda ctx: trace.append(f"preMessage {ctx.message.text}"))
+    agent.add_hook("onMessage", lambda ctx: trace.append(f"onMessage {ctx.message.text}"))
+    async with agent.chat_stream("go") as stream:
+        stream.send("more")
+        async for event in stream:
+            if isinstance(event, MessageQueued | StepStarted):
+                trace.append(type(event).__name__)
+    assert [each for each in trace if "go" not in each and "One" not in each][-4:] == [
+        *("preMessage more", "onMessage more", "MessageQueued", "StepStarted"),
+    ]
+    assert trace[2] == "preSteer"
+
+
+@pytest.mark.parametrize("point", ["preSteer", "preMessage"])
+async def test_a_message_whose_hook_raises_is_returned(point: str) -> None:
+    talk = Conversation()
+    agent: Agent[Any] = Agent(ScriptedModel("One."))
+
+    def broken(ctx: Any) -> None:
+        if ctx.message.text == "more":
+            raise ValueError("broken")
+
+    agent.add_hook(point, broken)  # type: ignore[call-overload]
+    stream = agent.chat_stream("go", conversation=talk)
+    async with stream:
+        sent = stream.send("more")
+        with pytest.raises(ValueError, match="broken"):
+            async for _ in stream:
+                pass
+    assert sent.status == "returned"
+    assert texts(talk) == ["user: go"]
+
+
+# ── too late ────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_after_the_end_a_message_is_returned_at_once() -> None:
+    talk = Conversation()
+    agent: Agent[Any] = Agent(ScriptedModel("One."))
+    async with agent.chat_stream("go", conversation=talk) as stream:
+        async for event in stream:
+            if isinstance(event, ChatDone):
+                late = stream.send("late")
+    assert (late.status, stream.send("later").status) == ("returned", "returned")
+    nobody = agent.send(talk, "anyone?")
+    assert (nobody.status, nobody.reason) == (
+        "returned",
+        f"no chat is running on conversation {talk.id!r}",
+    )
+    assert not await nobody.delivered()
+
+
+@pytest.mark.parametrize("end", ["abort", "stop", "steps", "approval"])
+async def test_what_an_end_leaves_in_the_queue_is_returned(end: str) -> None:
+    talk, sent = Conversation(), []
+    when = "next" if end in ("abort", "steps") else "idle"
+    work = sending(("more", when), talk=talk, out=sent)
+    agent = agent_that(
+        ScriptedModel(call("work"), call("work", id="b"), "Done."),
+        work,
+        limits=Limits(steps=1 if end == "steps" else 20),
+    )
+    if end == "abort":
+        agent.add_hook("onStep", lambda ctx: ctx.run.abort("enough"))
+    elif end == "stop":
+        agent.add_hook("onStep", lambda ctx: Stop("enough"))
+    elif end == "approval":
+        asks = iter([None, Ask("sure?")])
+        agent.add_hook("preToolCall", lambda ctx: next(asks))
+    stream = agent.chat_stream("go", conversation=talk)
+    try:
+        async with stream:
+            async for _ in stream:
+                pass
+    except MaxStepsError:
+        assert end == "steps"
+    except Exception:
+        assert end == "abort"
+    assert [each.status for each in sent] == ["returned"]
+    assert "user: more" not in texts(talk)
+
+
+async def test_a_hook_at_the_end_hears_nothing_of_a_later_message() -> None:
+    talk, sent = Conversation(), []
+    agent: Agent[Any] = Agent(ScriptedModel("One."))
+    agent.add_hook("onChatDone", lambda ctx: sent.append(agent.send(talk, "late")))
+    await agent.chat("go", conversation=talk)
+    assert sent[0].status == "returned"
+
+
+# ── the sender ──────────────────────────────────────────────────────────────────────────────
+
+
+async def test_send_finds_the_chat_by_the_id_of_its_stored_conversation() -> None:
+    from hookline import MemoryStore
+
+    store, sent = MemoryStore(), []
+
+    async def work() -> str:
+        """Work."""
+        sent.append(agent.send("talk", "hurry"))
+        sent.append(agent.send("other", "hurry"))
+        return "worked"
+
+    agent: Agent[Any] = Agent(ScriptedModel(call("work"), "Done."), tools=[work], store=store)
+    await agent.chat("go", conversation="talk")
+    assert [each.status for each in sent] == ["delivered", "returned"]
+    talk = await Conversation.open(store, "talk")
+    assert texts(talk)[3:] == ["user: hurry", "assistant: Done."]
+
+
+async def test_a_sub_agents_chat_takes_no_message_of_the_conversation() -> None:
+    talk, sent = Conversation(), []
+
+    async def inner() -> str:
+        """Work."""
+        sent.append(agent.send(talk, "hurry"))
+        return "worked"
+
+    child: Agent[Any] = Agent(ScriptedModel(call("inner"), "Found."), tools=[inner], name="child")
+    agent: Agent[Any] = Agent(
+        ScriptedModel(call("child", input="?"), "Done."), tools=[child.as_tool()]
+    )
+    await agent.chat("go", conversation=talk)
+    assert texts(talk)[3:] == ["user: hurry", "assistant: Done."]
+    assert sent[0].status == "delivered"
+
+
+async def test_wrong_uses_are_refused() -> None:
+    talk = Conversation()
+    agent: Agent[Any] = Agent(ScriptedModel("One."))
+    stream = agent.chat_stream("go", conversation=talk)
+    with pytest.raises(StreamStateError, match="has not begun"):
+        stream.send("early")
+    async with stream:
+        with pytest.raises(UsageError, match="must be 'next' or 'idle'"):
+            stream.send("more", when="soon")  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="neither text nor media"):
+            stream.send(" ")
+        async for _ in stream:
+            pass
+    with pytest.raises(UsageError, match="conversation=None"):
+        agent.send(None, "more")  # type: ignore[arg-type]
+
+
+async def test_another_event_loop_cannot_send() -> None:
+    talk = Conversation()
+    agent: Agent[Any] = Agent(ScriptedModel("One."))
+
+    @agent.hook("onResponse")
+    async def send(ctx: Any) -> None:
+        await asyncio.to_thread(lambda: asyncio.run(_send_in_another_loop(agent, talk)))
+
+    with pytest.raises(StreamStateError, match="event loop"):
+        await agent.chat("go", conversation=talk)
+
+
+async def _send_in_another_loop(agent: Any, talk: Conversation) -> None:
+    agent.send(talk, "more")
+
+
+async def test_the_queue_is_bounded() -> None:
+    talk = Conversation()
+    agent: Agent[Any] = Agent(ScriptedModel("One."))
+    async with agent.chat_stream("go", conversation=talk) as stream:
+        sent = [stream.send(f"m{n}") for n in range(70)]
+        events = [event async for event in stream]
+    assert [each.status for each in sent] == ["delivered"] * 64 + ["returned"] * 6
+    assert sent[-1].reason == "64 messages wait already"
+    assert texts(talk) == ["user: go", *(f"user: m{n}" for n in range(64)), "assistant: One."]
+    queued = [event.message.id for event in events if isinstance(event, MessageQueued)]
+    added = [event.message.id for event in events if isinstance(event, MessageAdded)]
+    assert queued == added[1:65]
+
+
+async def test_a_sender_waits_in_another_task() -> None:
+    talk = Conversation()
+    agent: Agent[Any] = Agent(ScriptedModel("One.", delay=0.001, chunk=1))
+    stream = agent.chat_stream("go", conversation=talk)
+
+    async def reads() -> None:
+        async for _ in stream:
+            pass
+
+    async with stream:
+        reader = asyncio.create_task(reads())
+        assert await stream.send("more").delivered()
+        await reader
