@@ -1,7 +1,7 @@
-"""What the examples are, read off the examples: their list, the page that shows them, their needs.
+"""What the examples are, read off the examples: their list, and what they need.
 
-python scripts/examples.py                     write examples/README.md and docs/examples.md
-python scripts/examples.py --check             exit 1 when one is stale
+python scripts/examples.py                     write examples/README.md
+python scripts/examples.py --check             exit 1 when it is stale
 python scripts/examples.py --needs             each program, a tab, what pip is to install for it
 python scripts/examples.py --run WHEEL FOLDER  run those in FOLDER, each in an environment that has
                                                the wheel and what the example needs, and no more
@@ -22,7 +22,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "examples"
 LIST = PLACE / "README.md"
-PAGE = ROOT / "docs" / "examples.md"
 NEEDS = re.compile(r"^Needs `pip install ([^`]+)`", re.MULTILINE)
 
 HEAD = """\
@@ -68,27 +67,6 @@ def rows() -> str:
     demo = head(PLACE / "demo.py").splitlines()[0]
     lines.append(f"| [demo.py](demo.py) | {demo} | `hookline` |")
     return "\n".join(lines) + "\n"
-
-
-def files(entry: Path) -> list[Path]:
-    if entry.is_file():
-        return [entry]
-    found = [path for path in entry.rglob("*") if path.suffix in (".py", ".toml")]
-    order = {"pyproject.toml": 0, "__init__.py": 1, "app.py": 3}
-    return sorted(found, key=lambda path: order.get(path.name, 2))
-
-
-def shown() -> str:
-    parts = [HEAD]
-    for entry in entries():
-        parts.append(f"\n## {entry.name}\n")
-        for path in files(entry):
-            if path != entry:
-                parts.append(f"\n`{path.relative_to(entry)}`:\n")
-            mark = "<!-- not run -->\n" if path.suffix == ".py" else ""  # run as a file it is
-            text = path.read_text().rstrip("\n")
-            parts.append(f"\n{mark}```{'python' if mark else 'toml'}\n{text}\n```\n")
-    return "".join(parts)
 
 
 def run(wheel: Path, folder: Path) -> int:
@@ -142,11 +120,11 @@ def main() -> int:
             print(program(entry).relative_to(PLACE), needs(entry), sep="\t")
         return 0
     stale: list[str] = []
-    for path, text in ((LIST, HEAD + "\n" + rows()), (PAGE, shown())):
-        if not path.exists() or path.read_text() != text:
-            stale.append(str(path.relative_to(ROOT)))
-            if "--check" not in sys.argv:
-                path.write_text(text)
+    text = HEAD + "\n" + rows()
+    if not LIST.exists() or LIST.read_text() != text:
+        stale.append(str(LIST.relative_to(ROOT)))
+        if "--check" not in sys.argv:
+            LIST.write_text(text)
     print("stale: " + ", ".join(stale) if stale else "up to date")
     return 1 if stale and "--check" in sys.argv else 0
 

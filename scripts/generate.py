@@ -1,8 +1,9 @@
 """Write what is made from the source: `_hooks/typed.pyi`, the types of `.replace(…)`,
-docs/hooks.md, docs/errors.md, docs/compatibility.md, a picture.
+docs/hooks.md, pictures.
 
-python scripts/generate.py           write them
-python scripts/generate.py --check   exit 1 when one is stale
+python scripts/generate.py                 write them
+python scripts/generate.py --check         exit 1 when one is stale
+python scripts/generate.py --pages FOLDER  write the pages that only the site has into the folder
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import ast
 import sys
 from pathlib import Path
 
-import error_texts
 import life
 import msgspec
 import phases
@@ -24,8 +24,6 @@ from hookline._hooks.registration import HookOptions
 ROOT = Path(__file__).resolve().parent.parent
 TYPED = ROOT / "src" / "hookline" / "_hooks/typed.pyi"
 DOCS = ROOT / "docs" / "hooks.md"
-ERRORS = ROOT / "docs" / "errors.md"
-COMPATIBILITY = ROOT / "docs" / "compatibility.md"
 PICTURE = ROOT / "docs" / "images" / "life.svg"
 PHASES = ROOT / "docs" / "images" / "phases.svg"
 REGISTRATION = ROOT / "src" / "hookline" / "_hooks/registration.py"
@@ -56,9 +54,12 @@ from hookline._model.model import (
     ToolCallChunk,
 )
 from hookline._base.returns import (
+    Approve,
     Ask,
     Continue,
     Deny,
+    Guide,
+    Hold,
     MessageChanges,
     Response,
     Stop,
@@ -151,6 +152,8 @@ def options(spec: PointSpec) -> str:
         lines.append("guard: bool = False,")
     if spec.name in ("onResponse", "preMessage"):
         lines.append("keeps_deltas: bool = False,")
+    if spec.kind == "wrapper":
+        lines.append("observes: bool = False,")
     return "\n        ".join(lines)
 
 
@@ -297,6 +300,27 @@ def option_rows() -> list[str]:
     return rows
 
 
+def stub(spec: PointSpec) -> list[str]:
+    """A hook at this point that changes nothing."""
+    context = f"ctx: {spec.context.__name__}"
+    if spec.kind == "observer":
+        lines = [f"def hook({context}) -> None:", "    ..."]
+    elif spec.kind == "wrapper":
+        result = returns(spec)
+        proceed = f"Proceed[{PAYLOADS[spec.payload]}, {result}]"
+        lines = [f"async def hook({context}, proceed: {proceed}) -> {result}:"]
+        lines += ["    return await proceed()"]
+    else:
+        lines = [f"def hook({context}) -> {returns(spec)} | None:", "    return None"]
+    return ["```py", f'@agent.hook("{spec.name}")', *lines, "```"]
+
+
+def differs(spec: PointSpec, key: str) -> bool:
+    """Whether a point has a rule of its own."""
+    field = next(field for field in msgspec.structs.fields(PointSpec) if field.name == key)
+    return bool(getattr(spec, key) != field.default)
+
+
 def docs() -> str:
     lines = [
         "# The hook points",
@@ -328,16 +352,21 @@ def docs() -> str:
         "|---|---|---|",
         *option_rows(),
         "",
-        "The last three options are only for `define_hook`. An unknown option, or an option that",
-        "does not fit the point, raises `HookOptionError`.",
+        "Only `define_hook` takes `id`, `required` and `withhold`. An unknown option, or an option",
+        "that does not fit the point, raises `HookOptionError`.",
         "",
         "## Rules",
         "",
-        "The sections below describe the effect of an exception in a hook with",
-        '`on_error="raise"`, the default. With `on_error="log"`, the exception is logged and the',
-        "chat continues with the last good value. “On replay” describes whether the hooks run",
-        "again when another process continues a [durable chat](durable.md) and replays the",
-        "recorded steps of the chat.",
+        "Each section begins with a hook that changes nothing. A hook may also be async. The",
+        "contexts are in `hookline.points`, the chunks in `hookline.models`, the other types in",
+        "`hookline`. At the points of a chat, the context also has `ctx.run`, the",
+        "[run](chats.md#what-hooks-and-tools-can-use).",
+        "",
+        "Unless a section says otherwise, an exception in a hook ends the chat: `onChatError`",
+        'fires, and the same exception reaches the caller. With `on_error="log"`, it is logged,',
+        "and the chat continues with the last good value. When another process continues a",
+        "[durable chat](durable.md) and replays its recorded steps, their hooks are not run again,",
+        "unless a section says otherwise.",
         "",
         "At the points of a tool call, `tools=` limits a hook to some tools, by name or pattern:",
         '`tools=["pay", "fs_*"]`. In a pattern, `*` matches any text. Names are case-sensitive.',
@@ -372,26 +401,31 @@ def docs() -> str:
         about = docs_below(POINTS, spec.context.__name__)
         names = [f"- `ctx.{name}`{': ' * (name in about)}{about.get(name, '')}" for name in fields]
         lines += [f"## {spec.name}", "", summary, ""]
-        lines += [f"Context: `{spec.context.__name__}`", "", *names, ""]
+        lines += [*stub(spec), "", *names, ""]
         if spec.note:
             lines += [f"{spec.note}.", ""]
-        lines += [f"If a hook raises an exception: {spec.throws}. On replay: {spec.replay}.", ""]
+        rules = [("If a hook raises an exception", "throws"), ("On replay", "replay")]
+        own = [f"{what}: {getattr(spec, key)}." for what, key in rules if differs(spec, key)]
+        lines += [" ".join(own), ""] if own else []
     return "\n".join(lines).rstrip() + "\n"
 
 
 def main() -> int:
+    if "--pages" in sys.argv:
+        folder = Path(sys.argv[-1])
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "compatibility.md").write_text(compatibility())
+        return 0
     stale = []
     made = (
         (TYPED, typed()),
         (DOCS, docs()),
-        (ERRORS, error_texts.page()),
         (PICTURE, life.svg()),
         (PHASES, phases.svg()),
         *(
             (PICTURE.with_name(f"{name}.svg"), sketches.svg(each))
             for name, each in sketches.SKETCHES.items()
         ),
-        (COMPATIBILITY, compatibility()),
         *map(replacing.written, replacing.MODULES),
     )
     for path, text in made:

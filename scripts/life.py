@@ -112,6 +112,7 @@ def message(whose: str) -> Thing:
 
 
 REQUEST = row(
+    pill("preSteer"),
     pill("preRequest"),
     frame(TABLE["aroundRequest"].kind, "aroundRequest", row(note("the model"), pill("onDelta"))),
     pill("onResponse"),

@@ -4,7 +4,7 @@ It reads the pages, the changelog, the docstrings of public names, and every oth
 package: the texts of errors, the log, and the help of the command line. It skips code on pages.
 Each phrase comes with what to write in its place. `.venv/bin/python scripts/prose.py [FILE…]`
 checks some. `scripts/prose.py --sample 200 --seed 1` draws sentences instead, for somebody to read
-who marks those that have to be read twice.
+who marks those that have to be read twice. `scripts/prose.py --words` counts the words of pages.
 """
 
 from __future__ import annotations
@@ -170,6 +170,17 @@ def written(path: Path) -> Iterator[str]:
             yield from each.value.split("\n\n")
 
 
+# A page, or a table on a page, that a script writes.
+GENERATED = re.compile(
+    r"\A# .*\n\nGenerated from .*|<!-- [^>]* -->.*?<!-- end of [^>]* -->", re.DOTALL
+)
+
+
+def words(page: str) -> int:
+    """The number of words that a person has written, code included."""
+    return len([word for word in GENERATED.sub("", page).split() if re.search(r"\w", word)])
+
+
 def sample(count: int, seed: int) -> list[str]:
     """So many sentences of what users read, drawn at random, each with its file."""
     found: list[str] = []
@@ -191,7 +202,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("names", nargs="*", metavar="FILE")
     parser.add_argument("--sample", type=int, metavar="COUNT", help="draw sentences instead")
     parser.add_argument("--seed", type=int, default=0, help="which ones")
+    parser.add_argument("--words", action="store_true", help="count the words of the pages instead")
     told = parser.parse_args(arguments)
+    if told.words:
+        pages_by_hand = [page for page in pages() if page.suffix == ".md"]
+        counts = {page: words(page.read_text()) for page in pages_by_hand}
+        for page, count in sorted(counts.items(), key=lambda item: -item[1]):
+            print(f"{count:6} {page.relative_to(ROOT)}")
+        print(f"{sum(counts.values()):6} together")
+        return 0
     if told.sample:
         print("\n".join(sample(told.sample, told.seed)))
         return 0

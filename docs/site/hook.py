@@ -1,6 +1,7 @@
-"""What MkDocs is told beside mkdocs.yml: three kinds of pages that are no files in docs/.
+"""What MkDocs is told beside mkdocs.yml: four kinds of pages that are no files in docs/.
 
 - README.md is the home page and CHANGELOG.md a page: each is written once, at the root.
+- scripts/docs writes pages that are generated into build/docs.
 - A file outside docs/ that a page links to (an example, a test, the licence) becomes a page of its
   own under source/. So a link such as `../tests/test_house.py` works on a code host, where it is
   the file, and on the site, which needs no code host. One that leads to no file fails the build.
@@ -28,6 +29,7 @@ log = logging.getLogger("mkdocs.hooks.hookline")
 
 ROOT = Path(__file__).resolve().parents[2]
 FROM_ROOT = {"index.md": "README.md", "changelog.md": "CHANGELOG.md"}
+BUILT = ROOT / "build" / "docs"  # the pages that scripts/docs has generated
 FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(\]\(|(?:href|src|srcset)=\")([^)\"#:\s]+)((?:#[^)\"\s]*)?[)\"])")
 LANGUAGES = {".py": "python", ".md": "markdown", ".sh": "sh", ".toml": "toml", ".mjs": "javascript"}
@@ -252,6 +254,8 @@ def on_files(files: Files, config: Any) -> Files:
 
     for uri, source in FROM_ROOT.items():
         add(uri, (ROOT / source).read_text(encoding="utf-8"))
+    for path in sorted(BUILT.glob("*.md")):
+        add(path.name, path.read_text(encoding="utf-8"))
     for module, aliases in _references(_modules(config.nav)).items():
         add(f"reference/{module}.md", _reference(module, aliases))
     wanted: set[str] = set()
