@@ -46,8 +46,8 @@ CHILD_ANSWER: Final = "step/{}/call/{}/child/{}/{}"  # waiting for an approval o
 CHILD_RUN: Final = "step/{}/call/{}/run/{}"  # like RUN, after the answers for a sub-agent
 RESULT: Final = "step/{}/call/{}/result"  # onToolCallResult, onToolCallError
 PENDING: Final = "step/{}/pending"  # storing the calls that wait
-OUTPUT: Final = "step/{}/output"  # the output validators
 STEP: Final = "step/{}/end"  # onStep
+OUTPUT: Final = "step/{}/output"  # the output validators
 SAY: Final = "step/{}/say"  # the text of a Stop; onDelta
 PRE_STOP: Final = "stop/{}"  # preStop
 IDLE_INPUT: Final = "stop/{}/input"  # preSteer, when the chat would end before this step
@@ -57,9 +57,14 @@ END_CHAT: Final = "{}/end/{}"  # onChatEnd, one each
 KEYS: Final = (
     ID, START, PRE_CHAT, MESSAGE, FINAL_MESSAGE, INPUT, REQUEST, MODEL, RESPONSE,
     CALL, ON_REQUEST, ANSWER, ON_ANSWER, RUN, CHILD_ANSWER, CHILD_RUN, RESULT,
-    PENDING, OUTPUT, STEP, SAY, PRE_STOP, IDLE_INPUT, OUTCOME, END_CHAT,
+    PENDING, STEP, OUTPUT, SAY, PRE_STOP, IDLE_INPUT, OUTCOME, END_CHAT,
 )  # fmt: skip
-"""The templates of all keys. They are stored data, so none may change; see also `_PHASES`."""
+"""The templates of all keys, in the order of a chat. They are stored data, so none may change."""
+HOOK_KEYS: Final = frozenset({
+    ID, START, PRE_CHAT, RESPONSE, CALL, ON_REQUEST, ON_ANSWER, RESULT, STEP, OUTPUT, PRE_STOP,
+    OUTCOME, END_CHAT,
+})  # fmt: skip
+"""The steps that run only hooks: a chat without hooks does not ask for them."""
 
 
 def key_name(key: Key) -> str:
