@@ -25,6 +25,7 @@ from typing import Any, Literal
 from tests._postgres import NAMED, database_of_our_own
 
 from hookline import Conversation, MemoryStore, Text, UserMessage
+from hookline._conversations.conversation import state_of
 from hookline.stores import SQLStore
 
 from .measure import Options, Row, ours_row, ratio_row
@@ -52,8 +53,8 @@ async def filled(store: Any, length: int) -> Conversation:
     talk: Conversation = await store.open(f"bench-{os.getpid()}-{length}")
     talk.restore([message(number) for number in range(length)])
     await talk.save()
-    talk.acquire("bench")
-    await talk.take("bench", print)
+    state_of(talk).acquire("bench")
+    await state_of(talk).take("bench", print)
     return talk
 
 

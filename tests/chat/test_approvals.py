@@ -39,6 +39,7 @@ from hookline import (
     read_message,
     tool,
 )
+from hookline._conversations.conversation import state_of
 from hookline.errors import (
     ApprovalError,
     ConversationBusyError,
@@ -1614,7 +1615,7 @@ async def test_a_stop_that_a_hook_says_to_the_denial_ends_the_new_chat_before_th
 async def test_a_stop_of_the_earlier_chat_does_not_end_the_new_one():
     agent, conversation, _ = await pend([delete(), call("look", id="b")], "next")
     assert conversation.pending_step is not None
-    conversation.wait(conversation.pending_step.replace(stop=Stop("that was then")))
+    state_of(conversation).wait(conversation.pending_step.replace(stop=Stop("that was then")))
     response = await agent.chat("never mind", conversation=conversation)
     assert (response.text, response.stop_reason) == ("next", None)
 

@@ -12,6 +12,7 @@ import pytest
 
 from hookline import Conversation, HookBus, MemoryStore, Scope
 from hookline._conversations import conversation, memory
+from hookline._conversations.conversation import state_of
 from hookline._tools import scopes
 from hookline._tools.scopes import Scopes
 from hookline.hooks._guards import rate_limit as _rate
@@ -98,8 +99,8 @@ def of_memory() -> Callable[[], object]:
 def of_conversations() -> Callable[[], object]:
     def work() -> None:
         talk = Conversation()
-        talk.acquire("chat")
-        talk.release("chat")
+        state_of(talk).acquire("chat")
+        state_of(talk).release("chat")
         talk.reset()
 
     return work

@@ -85,10 +85,10 @@ def _check_loop(chat: Chat) -> None:
 
 def _runs_on(chat: Chat, conversation: Conversation) -> bool:
     """Whether the chat runs on this conversation, or on another view of the same stored one."""
-    own, mine = chat.input.conversation, conversation.ledger
-    if own is None or own is conversation or mine is None or own.ledger is None:
+    own = chat.input.conversation
+    if own is None or own is conversation or own.store is None:
         return own is conversation
-    return own.id == conversation.id and own.ledger.store is mine.store
+    return own.id == conversation.id and own.store is conversation.store
 
 
 def may_have_input(chat: Chat, answer: object) -> bool:

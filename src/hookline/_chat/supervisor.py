@@ -36,7 +36,7 @@ from hookline._chat.life import Phase, Sign, Verdict
 from hookline._chat.loop import run
 from hookline._chat.reach import tell_of_hooks_left_behind
 from hookline._chat.state import Chat, Ending
-from hookline._conversations.conversation import Conversation
+from hookline._conversations.state import ConversationState
 from hookline._hooks.call_rules import OutsideChat
 from hookline._hooks.registration import Hook
 from hookline._record.runtime import Halted
@@ -497,12 +497,12 @@ class Supervisor:
 _STORE_CALLS = [
     method.__code__
     for method in (
-        Conversation.take,
-        Conversation.claim,
-        Conversation.write,
-        Conversation.flush,
-        Conversation.change,
-        Conversation.leave,
+        ConversationState.take,
+        ConversationState.claim,
+        ConversationState.write,
+        ConversationState.flush,
+        ConversationState.change,
+        ConversationState.leave,
         Supervisor.let_go,
     )
 ]
