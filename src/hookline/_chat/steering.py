@@ -17,6 +17,7 @@ from hookline._base.events import MessageQueued
 from hookline._base.input import as_message, without_surrogates
 from hookline._base.messages import Data, UserMessage
 from hookline._base.returns import Deny, Hold, When
+from hookline._chat.channel import HIGH_WATER
 from hookline._chat.commit import commit
 from hookline._chat.inbox import MAX_QUEUED, TOO_LATE, Inbox, SentMessage, SentStatus
 from hookline._chat.life import Phase
@@ -52,7 +53,7 @@ def send(chat: Chat, message: Any, when: When) -> SentMessage:
         return sent
     inbox.add(sent)
     # The sender may be the reader, so it never waits for room: without room, the chat publishes it.
-    if chat.life.phase is Phase.RUNNING and not chat.channel.full:
+    if chat.life.phase is Phase.RUNNING and len(chat.channel.items) <= HIGH_WATER:
         sent.announced = True
         chat.put(_queued_event(chat, sent))
     return sent
