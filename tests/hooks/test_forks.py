@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hookline import Conversation, HookBus, MemoryStore, Scope
-from hookline._conversations import conversation, memory
+from hookline._conversations import memory, state
 from hookline._conversations.conversation import state_of
 from hookline._tools import scopes
 from hookline._tools.scopes import Scopes
@@ -124,7 +124,7 @@ LOCKS = pytest.mark.parametrize(
     ("work_of", "lock"),
     [
         (of_memory, memory._lock),
-        (of_conversations, conversation._lock),
+        (of_conversations, state._lock),
         (of_scopes, scopes.LOCK),
         (of_rates, _rate._lock),
     ],
