@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from tests.guards.case import (
     bash_call,
     road,
 )
+from tests.guards.command_line import commands_by_kind
 from tests.web._server import direct
 from tests.web.test_site import request_of
 
@@ -331,6 +333,15 @@ async def _(case: Case) -> None:
     server = _Served(case.agent(), None, None, None).server()
     async with mcp.Client(server) as client:
         await client.call_tool("chat", {"message": "go"})
+
+
+# ── the command line ────────────────────────────────────────────────────────────────────────
+
+
+@road("hookline chat -m")
+async def _(case: Case) -> None:
+    by_kind = await asyncio.to_thread(commands_by_kind)
+    case.ran.extend(by_kind[case.kind])
 
 
 # ── the web ─────────────────────────────────────────────────────────────────────────────────

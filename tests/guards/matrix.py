@@ -22,6 +22,7 @@ REASONS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...]] = (
     ),
     (("a tool calls the function",), (), "A function call is not a tool call."),
     (("a tool that the provider runs",), (), "No hook runs before a tool of the provider."),
+    (("a client-side tool",), ("wrapper",), "No wrapper runs around a tool of the client."),
     (("",), ("wrapper",), "A wrapper is not a guard: it is not asked again, and not inherited."),
     (("global_hooks=False",), ("global",), "The agent leaves out global hooks."),
     (
@@ -36,7 +37,7 @@ REASONS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...]] = (
         ("resume", "a live approver", "an approved call", "a remembered approval",
          "a durable approval", "a web client answers"),
         ("approve",),
-        "A person has approved this very call.",
+        "A person has approved this very call, or has made a rule for it.",
     ),
     (("a hook answers the question",), ("approve",), "The hook answers the question of `approve`."),
     (
@@ -47,7 +48,7 @@ REASONS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...]] = (
         ("of the chat",),
         "The hooks of a chat are chosen when it begins; a sub-agent's chat has none.",
     ),
-    (("an MCP client",), ("of the chat",), "A client passes no hooks."),
+    (("an MCP client", "hookline chat"), ("of the chat",), "A client passes no hooks."),
 )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from tests.guards.case import HELD, KINDS, NONE, RAN, ROADS, passage
 from tests.guards.matrix import REASONS, matrix, reason_at, with_table
 from tests.guards.mutations import MUTATIONS, changed
 
+pytestmark = pytest.mark.timeout(180)  # the matrix is run once, for all tests
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guards.md"
 
 
