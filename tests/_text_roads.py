@@ -53,7 +53,6 @@ from hookline import (
 )
 from hookline.errors import ModelError
 from hookline.hooks import guardrail, redact, summarize
-from hookline.models import TextChunk
 from hookline.points import Guide
 from hookline.storage import Rule
 from hookline.testing import ScriptedModel, Turn, call, collect, spans
@@ -225,18 +224,6 @@ async def updated(guards: Guards) -> Trace:
     return trace
 
 
-async def rewritten(guards: Guards) -> Trace:
-    """A rewriter of one's own at onDelta alone."""
-    agent = agent_of([], call("tells"), "Done.", tools=[tells])
-    agent.add_hook("onDelta", rewrite)
-    return await chat(agent)
-
-
-def rewrite(ctx: Any) -> Any:
-    delta = ctx.delta
-    return TextChunk(delta.text.replace(SECRET, "")) if isinstance(delta, TextChunk) else None
-
-
 def raise_it(ctx: Any) -> None:
     raise ValueError(SECRET)
 
@@ -269,9 +256,13 @@ AFTER = "a hook with a priority below -10,000 runs after the guard"
 SPANS = "traces record requests as they are sent; pass `redact=` to `Telemetry`"
 FIRST = "the hooks of the target do not run yet; put the guard on the agent that you call"
 PROGRESS = "the server writes it, and a status passes no hook"
+TEXT_ONLY = (
+    "the check runs for answers with text, and here reads only the text; it can read "
+    "`response.parts`"
+)
 OLDER = "the hook sees only what comes after it"
 QUEUED = "the event has the message as it was sent, before any hook"
-SUMMARY = "the summary is written in a chat of its own; give the agent `by=` its own `redact`"
+SUMMARY = "the summary is written in a chat of its own; give the agent `by=` the hooks too"
 TAPE = "a cassette has the answers of the model as they come; pass `scrub=`"
 JOB = "the client stores the message before any hook sees it"
 DETAILS = "`details=True` shows requests, and the changes that each hook makes"
@@ -303,11 +294,7 @@ ROADS: dict[str, Road] = {
         said(Turn(text=THROUGH, tool_calls=[call("takes")]), "Done.", tools=[takes]),
         guardrail=TRACED,
     ),
-    "reasoning": Road(
-        said(Turn(reasoning=THROUGH, text="Done.")),
-        guardrail="the check runs for answers with text, and here reads only the text; it can read "
-        "`response.reasoning`",
-    ),
+    "reasoning": Road(said(Turn(reasoning=THROUGH, text="Done.")), guardrail=TEXT_ONLY),
     "partial text of an aborted chat": Road(
         hooked("onDelta", abort_late, f"{THROUGH} And more. And more.", priority=LATE),
         guardrail=None,
@@ -377,9 +364,10 @@ ROADS: dict[str, Road] = {
         said("bad", "good", output_validators=[not_ok], output=str)
     ),
     "address and title of a source": Road(
-        said([Source(url=f"https://a/{SECRET}", title=SECRET), "Done."])
+        said([Source(url=f"https://a/{SECRET}", title=SECRET), "Done."]),
+        guardrail=TEXT_ONLY,
     ),
-    "summary of `summarize`": Road(summarized, redact=SUMMARY),
+    "summary of `summarize`": Road(summarized, redact=SUMMARY, guardrail=SUMMARY),
     "answer of a hook in place of the model": Road(
         hooked("preRequest", lambda ctx: ModelResponse.of(THROUGH)), guardrail=None
     ),
@@ -394,7 +382,7 @@ ROADS: dict[str, Road] = {
     ),
     "changes of a stored message": Road(updated),
     "answer of a sub-agent": Road(sub_agent, guardrail=TRACED),
-    "reasoning of a sub-agent": Road(kid_thinks),
+    "reasoning of a sub-agent": Road(kid_thinks, guardrail=TEXT_ONLY),
     "message for a sub-agent": Road(kid_is_told),
     "result of a tool of a sub-agent": Road(kid_calls),
     "answer after a handoff, guard on the called agent": Road(target_speaks, guardrail=TRACED),
