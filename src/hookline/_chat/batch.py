@@ -250,6 +250,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         return msgspec.structs.replace(
             verdict,
             hooks=tuple(dict.fromkeys([hook.name for hook, _ in effects])),
+            hook_ids=tuple(dict.fromkeys([id for hook, _ in effects if (id := hook.options.id)])),
             tool_digest=seal(run.tool) if verdict.asks else "",
         )
 
@@ -282,7 +283,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         """Carry out the verdict. After a Stop, `_decide` settles the call next."""
         answer = verdict.answer
         if verdict.hooks:
-            run.record = RanCall(hooks=verdict.hooks)
+            run.record = RanCall(hooks=verdict.hooks, hook_ids=verdict.hook_ids)
         if isinstance(answer, ToolResult):
             run.refuse(answer, "answered")
         elif isinstance(answer, ToolFailure):

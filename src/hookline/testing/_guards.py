@@ -6,14 +6,15 @@ call. No tool, model or store of the agent is called.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from hookline import Agent, ToolCall
 from hookline.errors import UsageError
 from hookline.models import ProviderTool
-from hookline.testing._guard_road import LeftOutError, Passage, Road
-from hookline.testing._guard_roads import PROVIDER_ROADS, ROADS, ROADS_WITH_ANSWER
+from hookline.testing._guard_road import LeftOutError, Passage, Road, Walk
+from hookline.testing._guard_roads import PROVIDER_ROADS, ROADS
 
 Expected: TypeAlias = Literal["denied", "asked"]
 """What a guard must do with a call."""
@@ -29,6 +30,8 @@ class Probe:
     """The passage on each road, by the name of the road."""
     left_out: dict[str, str] = field(default_factory=dict[str, str])
     """The roads that were left out, with the reason."""
+    answered: set[str] = field(default_factory=set[str])
+    """The roads on which a person or a hook allows the call."""
     guards: set[str] = field(default_factory=set[str])
     """The names of the hooks that were asked about the call."""
 
@@ -41,18 +44,23 @@ class Probe:
         if expected == "denied":
             return [road for road, passage in self.passages.items() if passage != "denied"]
         roads = {
-            road: passage
-            for road, passage in self.passages.items()
-            if road not in ROADS_WITH_ANSWER
+            road: passage for road, passage in self.passages.items() if road not in self.answered
         }
         failures = [road for road, passage in roads.items() if passage not in ("asked", "denied")]
         return ["chat", *failures] if roads.get("chat") == "denied" else failures
 
 
-async def probe(agent: Agent[Any], call: ToolCall, *, deps: Any = None) -> Probe:
+async def probe(
+    agent: Agent[Any],
+    call: ToolCall,
+    *,
+    deps: Any = None,
+    roads: Mapping[str, Walk] | None = None,
+) -> Probe:
     """Send the call over the roads to its tool; returns the passages.
 
-    Raises UsageError if the agent has no such tool.
+    `roads` has further roads by name, such as one through a server of your own. Raises UsageError
+    if the agent has no such tool.
     """
     entry = agent.scopes.tools.get(call.name)
     if entry is None:
@@ -62,8 +70,10 @@ async def probe(agent: Agent[Any], call: ToolCall, *, deps: Any = None) -> Probe
         )
     result = Probe(call)
     direct: frozenset[str] = frozenset()
-    every = PROVIDER_ROADS if isinstance(entry[0], ProviderTool) else ROADS | ROADS_WITH_ANSWER
-    for name, walk in every.items():
+    walks = {**ROADS, **(roads or {})}
+    if isinstance(entry[0], ProviderTool):
+        walks = PROVIDER_ROADS
+    for name, walk in walks.items():
         road = Road(agent, call, deps)
         road.direct = direct
         try:
@@ -75,6 +85,8 @@ async def probe(agent: Agent[Any], call: ToolCall, *, deps: Any = None) -> Probe
             exc.add_note(f"raised by the probe {call.name}({dict(call.arguments)!r}), road: {name}")
             raise
         result.passages[name] = road.passage
+        if road.answered:
+            result.answered.add(name)
         result.guards |= road.guards
         if name == "chat":
             direct = frozenset(road.refusers)

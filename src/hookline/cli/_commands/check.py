@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from hookline import Agent
+from hookline.cli._doors.roads import door_roads
+from hookline.cli._target import as_agent, deps_at, locate
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
 from hookline.errors import UsageError
@@ -52,20 +52,27 @@ def _call_in(line: str, where: str) -> tuple[Any, Expected]:
     return call(data.name, data.arguments), data.expect
 
 
-async def check(located: Awaitable[Agent[Any]], path: str, screen: Screen) -> int:
+async def check(target: str, path: str, screen: Screen, *, deps: str | None) -> int:
     """Probe each call; returns 1 if one passes a guard by, or if a guard was never asked."""
-    agent = await located
+    agent = await as_agent(locate(target), target)
+    calls, make_deps = calls_in(path), deps_at(deps)
     results: list[tuple[Probe, Expected]] = []
-    for tool_call, expected in calls_in(path):
-        results.append((await probe(agent, tool_call), expected))
+    async with door_roads(target, deps) as roads:
+        for tool_call, expected in calls:
+            result = await probe(agent, tool_call, deps=await make_deps(), roads=roads)
+            results.append((result, expected))
     failed = False
     for result, expected in results:
         failures = result.failures(expected)
         failed = failed or bool(failures)
         arguments = json.dumps(result.call.arguments, ensure_ascii=True)
-        verdict = f"passes: {', '.join(failures)}" if failures else expected
+        roads = len(result.passages)
+        verdict = f"{len(failures)} of {roads} roads fail" if failures else f"{roads} roads"
         mark = "FAIL" if failures else "ok"
-        screen.line([("", strict(f"{mark:<5} {result.call.name} {arguments}  {verdict}"))])
+        line = f"{mark:<5} {result.call.name} {arguments}  {expected}: {verdict}"
+        screen.line([("", strict(line))])
+        for road in failures:
+            screen.line([("", strict(f"      {result.passages[road]}: {road}"))])
         for road, reason in result.left_out.items():
             screen.line([("", strict(f"      left out: {road} ({reason})"))])
     names = {name for result, _ in results for name in result.guards}
