@@ -10,12 +10,22 @@ from tests.guards.attacks import passed as attacks_passed
 from tests.guards.battery import BATTERY, passed
 
 from hookline import Agent, Ask, Deny, Scope, Tool, ToolResult
+from hookline.cli._doors.mcp import MCP_ROADS
+from hookline.cli._doors.second_process import SecondProcess
+from hookline.cli._doors.web import WEB_ROADS
 from hookline.errors import UsageError
 from hookline.hooks import allow_tools, approve, deny_commands, rate_limit
 from hookline.providers import tools as provider_tools
 from hookline.stores import SQLStore
-from hookline.testing import ScriptedModel, assert_asked, assert_denied, call, probe
-from hookline.testing._guard_roads import ROADS, ROADS_WITH_ANSWER
+from hookline.testing import (
+    LeftOutError,
+    ScriptedModel,
+    assert_asked,
+    assert_denied,
+    call,
+    probe,
+)
+from hookline.testing._guard_roads import ROADS
 
 RAN = []
 
@@ -86,7 +96,7 @@ async def test_an_agent_without_guards_lets_the_call_pass_on_every_road():
     failures = str(info.value).splitlines()[1:]
     ran = {line.strip().removesuffix(": ran") for line in failures if line.endswith(": ran")}
     # On the other roads the call does not run, whether there is a guard or not.
-    assert (ROADS.keys() | ROADS_WITH_ANSWER.keys()) - ran == {
+    assert ROADS.keys() - ran == {
         "not offered to the model",
         "beside a call that stops the chat",
         "request changed by the approver",
@@ -206,6 +216,23 @@ async def test_a_guard_that_reads_an_argument_gets_one_on_every_road():
     await assert_denied(agent, BAD)
 
 
+async def test_a_road_of_your_own_is_part_of_the_proof():
+    async def in_a_job(road):
+        await road.guarded().chat("go", deps=road.deps)
+
+    async def never(road):
+        raise LeftOutError("there is no queue")
+
+    roads = {"in a job": in_a_job, "in a queue": never}
+    agent = agent_of(deny_commands("rm -rf"))
+    result = await probe(agent, BAD, roads=roads)
+    assert result.failures("denied") == []
+    assert result.passages["in a job"] == "denied"
+    assert result.left_out == {"in a queue": "there is no queue"}
+    assert (await probe(agent_of(), BAD, roads=roads)).passages["in a job"] == "ran"
+    assert RAN == []
+
+
 # ── on the command line ─────────────────────────────────────────────────────────────────────
 
 APP = """
@@ -226,11 +253,16 @@ agent = Agent(ScriptedModel(), tools=[bash, pay], hooks=[deny_commands("rm -rf")
 """
 
 
-def check(folder, *lines, app=APP):
+EVERY = len(ROADS) + len(WEB_ROADS) + len(MCP_ROADS) + len(SecondProcess("", None).roads)
+
+
+def check(folder, *lines, app=APP, options=()):
     (folder / "app.py").write_text(app)
     (folder / "calls.jsonl").write_text("\n".join(lines))
     command = [sys.executable, "-m", "hookline", "check", "app:agent", "--probe", "calls.jsonl"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(
+        [*command, *options], cwd=folder, capture_output=True, text=True, timeout=50
+    )
     return done.returncode, [*done.stdout.splitlines(), *done.stderr.splitlines()]
 
 
@@ -241,7 +273,10 @@ ASKED = '{"name": "pay", "arguments": {"amount": 7}, "expect": "asked"}'
 def test_calls_that_every_guard_stops_are_reported_as_such(tmp_path):
     assert check(tmp_path, DENIED, "", ASKED) == (
         0,
-        ['ok    bash {"command": "rm -rf /"}  denied', 'ok    pay {"amount": 7}  asked'],
+        [
+            f'ok    bash {{"command": "rm -rf /"}}  denied: {EVERY} roads',
+            f'ok    pay {{"amount": 7}}  asked: {EVERY} roads',
+        ],
     )
 
 
@@ -255,7 +290,7 @@ agent.add_hook("preToolCall", lambda ctx: Deny("no"), name="no", guard=True, inh
     assert check(tmp_path, DENIED, app=app) == (
         0,
         [
-            'ok    bash {"command": "rm -rf /"}  denied',
+            f'ok    bash {{"command": "rm -rf /"}}  denied: {EVERY - 3} roads',
             "      left out: in a sub-agent of the agent (the guards have inherit=False)",
             "      left out: three sub-agents below the agent (the guards have inherit=False)",
             "      left out: withdrawn while a sub-agent waits (the guards have inherit=False)",
@@ -266,8 +301,58 @@ agent.add_hook("preToolCall", lambda ctx: Deny("no"), name="no", guard=True, inh
 def test_a_call_that_passes_and_a_guard_that_is_never_asked_exit_with_1(tmp_path):
     status, lines = check(tmp_path, '{"name": "bash", "arguments": {"command": "ls"}}')
     assert status == 1
-    assert lines[0].startswith('FAIL  bash {"command": "ls"}  passes: chat, chat_stream,')
+    assert lines[0].startswith('FAIL  bash {"command": "ls"}  denied: ')
+    assert lines[1:3] == ["      ran: chat", "      ran: chat_stream"]
     assert lines[-1] == "FAIL  guard approve was never asked"
+    doors = [*WEB_ROADS, *MCP_ROADS, *SecondProcess("", None).roads]
+    # The call runs on each road through a door; on this one, no answer of the front end counts.
+    assert [road for road in doors if f"      ran: {road}" not in lines] == [
+        "approved as another call (web, AI SDK)"
+    ]
+
+
+def test_a_road_whose_extra_is_not_installed_is_left_out_with_the_command_that_installs_it(
+    tmp_path,
+):
+    for name in ("mcp", "sqlalchemy"):
+        text = f"raise ModuleNotFoundError('not here', name={name!r})"
+        (tmp_path / f"{name}.py").write_text(text)
+    status, lines = check(tmp_path, DENIED, ASKED)
+    assert status == 0
+    left_out = [line.split(" (")[-1] for line in lines if "left out" in line]
+    assert set(left_out) == {
+        'hookline.mcp needs mcp: pip install "hookline[mcp]")',
+        'store=\'sqlite:///probe.db\' needs sqlalchemy: pip install "hookline[sqlite]")',
+    }
+    assert len(left_out) == 2 * (len(MCP_ROADS) + len(SecondProcess("", None).roads))
+
+
+def test_guards_that_read_deps_get_those_of_the_command_line_on_each_road(tmp_path):
+    app = APP.replace('deny_commands("rm -rf"), ', "")
+    app += """
+from hookline import Deny
+
+user = {"name": "guest"}
+
+
+@agent.hook("preToolCall", on_error="deny", tools=["bash"])
+def guests(ctx):
+    return Deny("not you") if ctx.run.deps["name"] == "guest" else None
+"""
+    for options, status in ((["--deps", "app:user"], 0), ([], 0)):
+        assert check(tmp_path, DENIED, ASKED, app=app, options=options)[0] == status
+    root = app.replace('"guest"}', '"root"}')
+    failed, lines = check(tmp_path, DENIED, ASKED, app=root, options=["--deps", "app:user"])
+    assert failed == 1
+    assert "      ran: withdrawn while the call waits (second process)" in lines
+    assert "      ran: web (AG-UI)" in lines
+
+
+def test_a_module_that_works_in_one_process_only_is_an_error(tmp_path):
+    app = "from pathlib import Path\nPath('lock').open('x')\n" + APP
+    status, lines = check(tmp_path, DENIED, ASKED, app=app)
+    assert status == 2
+    assert "app:agent failed in a second process (ModuleFailedError: " in " ".join(lines)
 
 
 @pytest.mark.parametrize("line", ["{", "[]", '{"name": 1}', '{"name": "bash", "expect": "x"}'])

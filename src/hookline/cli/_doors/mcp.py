@@ -19,11 +19,10 @@ _ARGUMENTS: Final[Object] = {"message": "probe"}
 _META: Final = "io.modelcontextprotocol/"
 
 
-class _Client:
+class MCPClient:
     """A client of a served agent in this process."""
 
-    def __init__(self, road: Road, served: Any, *, can_ask: bool) -> None:
-        self._road = road
+    def __init__(self, served: Any, *, can_ask: bool) -> None:
         self._served = served
         self._capabilities: Object = {"elicitation": {"form": {}}} if can_ask else {}
 
@@ -46,10 +45,7 @@ class _Client:
         status, answer = await request(self._served, "/mcp", body, headers=headers)
         if status != 200:
             raise RuntimeError(f"the message of a probe was refused: {status} {answer!r}")
-        result: Object = json.loads(answer)["result"]
-        if result.get("isError") and self._road.deps is not None and not self._road.has_refused:
-            raise LeftOutError("the agent needs deps, which hookline.mcp does not pass")
-        return result
+        return dict(json.loads(answer)["result"])
 
     async def answer(self, asked: Object, **reply: Any) -> None:
         """Send the user's reply to each question of this result, if there is any."""
@@ -60,25 +56,28 @@ class _Client:
 
 
 @asynccontextmanager
-async def _client(road: Road, agent: Agent[Any], *, can_ask: bool = True) -> AsyncIterator[_Client]:
+async def mcp_client(agent: Agent[Any], *, can_ask: bool = True) -> AsyncIterator[MCPClient]:
+    """A client of this agent, who can ask its user about calls, or cannot."""
     try:
         served = serve(agent, stateless=True)
     except UsageError as exc:
         raise LeftOutError(str(exc)) from exc
     try:
-        yield _Client(road, served, can_ask=can_ask)
+        yield MCPClient(served, can_ask=can_ask)
     finally:
         await shut_down(served)
 
 
 async def _nobody_asked(road: Road) -> None:
-    async with _client(road, road.guarded(), can_ask=False) as client:
-        await client.call()
+    async with mcp_client(road.guarded(), can_ask=False) as client:
+        result = await client.call()
+    if result["isError"] and road.deps is not None and not road.has_refused:
+        raise LeftOutError("the agent needs deps, which hookline.mcp does not pass")
 
 
 def _not_approved(**reply: Any) -> Walk:
     async def walk(road: Road) -> None:
-        async with _client(road, road.guarded()) as client:
+        async with mcp_client(road.guarded()) as client:
             asked = await client.call()
             road.has_asked = "inputRequests" in asked
             await client.answer(asked, **reply)
@@ -88,7 +87,7 @@ def _not_approved(**reply: Any) -> Walk:
 
 async def _withdrawn(road: Road) -> None:
     road.answered, road.withdrawn = True, False
-    async with _client(road, road.guarded(later=True, hooks=[road.question()])) as client:
+    async with mcp_client(road.guarded(later=True, hooks=[road.question()])) as client:
         asked = await client.call()
         road.withdrawn = True
         await client.answer(asked, action="accept", content={"approve": True})

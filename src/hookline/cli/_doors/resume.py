@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from hookline import Approve
+from hookline import Agent, Approve
 from hookline.cli._target import as_agent, deps_at, locate
 from hookline.errors import HooklineError
 from hookline.storage import resolve_store
@@ -46,7 +46,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The exception of the agent's module or its hooks."""
 
 
-async def _carry_out(order: Order, agent: Any, deps: Any) -> Outcome:
+async def _carry_out(order: Order, agent: Agent[Any], deps: Any) -> Outcome:
     road = Road(agent, call(order.name, order.arguments), deps)
     answers = dict.fromkeys(order.requests, road.edited if order.edited else Approve())
     async with resolve_store(order.store) as store:
@@ -60,21 +60,18 @@ async def _carry_out(order: Order, agent: Any, deps: Any) -> Outcome:
     )
 
 
-async def _outcome_of(line: str, target: str, deps: str | None) -> Outcome:
-    order = msgspec.json.decode(line, type=Order)
-    try:
-        agent = await as_agent(locate(target), target)
-        return await _carry_out(order, agent, await deps_at(deps)())
-    except Exception as exc:
-        return Outcome(error=f"{type(exc).__name__}: {exc}")
-
-
 async def main(target: str, deps: str | None = None) -> None:
     """Answer each line of stdin on stdout, to which nothing else is written."""
     replies = os.dup(1)
     os.dup2(2, 1)
+    agent: Agent[Any] | None = None
     while line := await asyncio.to_thread(sys.stdin.readline):
-        outcome = await _outcome_of(line, target, deps)
+        order = msgspec.json.decode(line, type=Order)
+        try:
+            agent = agent or await as_agent(locate(target), target)
+            outcome = await _carry_out(order, agent, await deps_at(deps)())
+        except Exception as exc:
+            outcome = Outcome(error=f"{type(exc).__name__}: {exc}")
         os.write(replies, msgspec.json.encode(outcome) + b"\n")
 
 

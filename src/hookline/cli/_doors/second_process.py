@@ -123,12 +123,13 @@ class SecondProcess:
 @asynccontextmanager
 async def _store() -> AsyncIterator[tuple[str, Any]]:
     """A SQLite store in a new file, and its URL."""
+    try:
+        resolve_store("sqlite:///probe.db")  # opens nothing
+    except UsageError as exc:
+        raise LeftOutError(str(exc)) from exc
     with TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder, 'probe.db')}"
-        try:
-            store: Any = resolve_store(url)
-        except UsageError as exc:
-            raise LeftOutError(str(exc)) from exc
+        store: Any = resolve_store(url)
         async with store:
             yield url, store
 

@@ -17,7 +17,7 @@ TALK: Final = "probe"
 Body: TypeAlias = dict[str, Any]
 
 
-class _Client:
+class WebClient:
     """A front end that speaks one protocol with a site of this process."""
 
     def __init__(self, protocol: str, site: Any, token: str) -> None:
@@ -55,13 +55,14 @@ class _Client:
 
 
 @asynccontextmanager
-async def _client(
-    road: Road, protocol: str, agent: Agent[Any], *hooks: HookDef
-) -> AsyncIterator[_Client]:
+async def web_client(
+    agent: Agent[Any], protocol: str, *hooks: HookDef, deps: Any = None
+) -> AsyncIterator[WebClient]:
+    """A front end of this agent, served with these hooks and deps for each chat."""
     token = token_hex(16)
-    site = app(agent, token=token, deps=lambda *_: road.deps, hooks=lambda *_: [*hooks])
+    site = app(agent, token=token, deps=lambda *_: deps, hooks=lambda *_: [*hooks])
     try:
-        yield _Client(protocol, site, token)
+        yield WebClient(protocol, site, token)
     finally:
         await shut_down(site)
 
@@ -73,7 +74,7 @@ def _denied(protocol: str) -> Walk:
     """A message, and a user who denies each request."""
 
     async def walk(road: Road) -> None:
-        async with _client(road, protocol, road.guarded()) as client:
+        async with web_client(road.guarded(), protocol, deps=road.deps) as client:
             waiting = await client.say()
             calls = waiting.values()
             road.has_asked = any(road.is_meant(each["name"], each["arguments"]) for each in calls)
@@ -88,7 +89,7 @@ def _withdrawn(protocol: str) -> Walk:
     async def walk(road: Road) -> None:
         road.answered, road.withdrawn = True, False
         agent = road.guarded(later=True)
-        async with _client(road, protocol, agent, road.question()) as client:
+        async with web_client(agent, protocol, road.question(), deps=road.deps) as client:
             waiting = await client.say()
             road.withdrawn = True
             await client.answer(waiting, approved=True)
@@ -102,7 +103,7 @@ def _changed(protocol: str) -> Walk:
     async def walk(road: Road) -> None:
         road.answered = True
         agent = road.guarded(road.turn(road.harmless))
-        async with _client(road, protocol, agent, road.question()) as client:
+        async with web_client(agent, protocol, road.question(), deps=road.deps) as client:
             arguments = dict(road.call.arguments)
             await client.answer(await client.say(), approved=True, arguments=arguments)
 
@@ -112,7 +113,8 @@ def _changed(protocol: str) -> Walk:
 async def _approved_as_another(road: Road) -> None:
     """The front end has shown a harmless call, which the user approves."""
     road.must_differ()
-    async with _client(road, "ai-sdk", road.guarded(), road.question()) as client:
+    agent = road.guarded()
+    async with web_client(agent, "ai-sdk", road.question(), deps=road.deps) as client:
         arguments = dict(road.harmless.arguments)
         status = await client.answer(await client.say(), approved=True, arguments=arguments)
         road.has_refused = road.has_refused or status == 409
@@ -159,11 +161,9 @@ def _native_answers(requests: list[str], approved: bool, arguments: Any) -> Body
 
 
 def _ag_ui_answers(requests: list[str], approved: bool, arguments: Any) -> Body:
-    payload = {"approved": approved} | ({} if arguments is None else {"editedArgs": arguments})
-    answers = [
-        {"interruptId": id, "status": "resolved", "payload": payload} for id in requests
-    ]
-    return {**_AG_UI, "resume": answers}
+    payload = {"approved": True} | ({} if arguments is None else {"editedArgs": arguments})
+    answer = {"status": "resolved", "payload": payload} if approved else {"status": "cancelled"}
+    return {**_AG_UI, "resume": [{"interruptId": id, **answer} for id in requests]}
 
 
 _ANSWERS: Final[dict[str, Callable[[list[str], bool, Any], Body]]] = {
