@@ -7,8 +7,13 @@ the test of the matrix run the same roads.
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from hookline import (
@@ -26,11 +31,15 @@ from hookline import (
     define_hook,
     global_bus,
 )
+from hookline.cli._doors.mcp import mcp_client
+from hookline.cli._doors.web import NAMES, web_client
 from hookline.dialogue import Dialogue
 from hookline.errors import HooklineError, ToolDenied
 from hookline.hooks import allow_tools, approve, deny_commands, pin_tools
 from hookline.providers import tools as provider_tools
+from hookline.runtimes import Durable, Halted, Journal
 from hookline.storage import Rule
+from hookline.stores import SQLStore
 from hookline.testing import ScriptedModel, call
 
 GOOD: Final = "ls"
@@ -168,7 +177,8 @@ REASONS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...]] = (
         "`allow_tools` is not inherited, since a sub-agent has its own tools.",
     ),
     (
-        ("resume", "a live approver", "an approved call", "a remembered approval"),
+        ("resume", "a live approver", "an approved call", "a remembered approval", "web, native, ",
+         "web, AI SDK, ", "web, AG-UI, ", "MCP server, ", "a durable chat, "),
         ("approve",),
         "A person has approved this very call.",
     ),
@@ -176,10 +186,11 @@ REASONS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...]] = (
     (
         ("a guard is added", "a wrapper runs an idempotent tool again, guard added",
          "a live approver, guard added", "a sub-agent, guard on the sub-agent",
-         "resume of a sub-agent, guard on the sub-agent"),
+         "resume of a sub-agent, guard on the sub-agent", "a durable chat, guard"),
         ("of the chat",),
         "The hooks of a chat are chosen when it begins; a sub-agent's chat has none.",
     ),
+    (("MCP server",), ("of the chat",), "An MCP server runs only the hooks of its agent."),
 )  # fmt: skip
 
 
@@ -856,3 +867,152 @@ async def _(case: Case) -> None:
 
     agent.add_hook("aroundRequest", sends, priority=LAST)
     await case.chat(agent)
+
+
+# ── doors, durable chats, a second process ──────────────────────────────────────────────────
+
+
+def through_the_web(protocol: str) -> Road:
+    async def walk(case: Case) -> None:
+        async with web_client(case.agent(), protocol, **case.keywords) as client:
+            await client.say()
+
+    return walk
+
+
+def answered_in_the_web(protocol: str) -> Road:
+    async def walk(case: Case) -> None:
+        agent = case.bare()
+        asks(agent)
+        hooks: list[Any] = []  # which the site reads anew for each request
+        async with web_client(agent, protocol, hooks=hooks) as client:
+            waiting = await client.say()
+            case.tighten(agent)
+            hooks += case.keywords.get("hooks", [])
+            await client.answer(waiting, approved=True)
+
+    return walk
+
+
+for _protocol, _name in NAMES.items():
+    road(f"web, {_name}")(through_the_web(_protocol))
+for _protocol, _name in NAMES.items():
+    road(f"web, {_name}, guard added while the call waited")(answered_in_the_web(_protocol))
+
+
+@road("web, AG-UI, an answer with changed arguments")
+async def _(case: Case) -> None:
+    agent = case.agent(bash_call(GOOD))
+    asks(agent)
+    async with web_client(agent, "ag-ui", **case.keywords) as client:
+        await client.answer(await client.say(), approved=True, arguments={"command": BAD})
+
+
+@road("MCP server")
+async def _(case: Case) -> None:
+    async with mcp_client(case.agent(), can_ask=False) as client:
+        await client.call()
+
+
+@road("MCP server, guard added while the call waited")
+async def _(case: Case) -> None:
+    agent = case.bare()
+    asks(agent)
+    async with mcp_client(agent) as client:
+        asked = await client.call()
+        case.tighten(agent)
+        await client.answer(asked, action="accept", content={"approve": True})
+
+
+class Log:
+    """The record of a durable chat in memory. The worker dies at the batch with this number."""
+
+    def __init__(self, crash: int | None = None) -> None:
+        self.crash = crash
+        self.batches: list[bytes] = []
+        self.answer_of: Callable[[], Approve | Deny] = lambda: Deny("no")
+
+    async def read(self) -> list[bytes]:
+        return list(self.batches)
+
+    async def append(self, data: bytes) -> None:
+        if len(self.batches) == self.crash:
+            self.crash = None
+            raise Halted
+        self.batches.append(data)
+
+    async def answer(self, request: Any) -> Approve | Deny:
+        return self.answer_of()
+
+    def poke(self) -> None: ...
+
+
+async def lives_on(case: Case, log: Log, agent: Agent[Any]) -> bool:
+    """One life of a durable chat; returns whether the chat has ended."""
+    journal = await Journal.open("probe", log)
+    try:
+        await journal.carry(lambda: case.chat(agent, chat_id="probe"))
+    except Halted:
+        return False
+    return True
+
+
+@road("a durable chat")
+async def _(case: Case) -> None:
+    await lives_on(case, Log(), case.agent(runtime=Durable()))
+
+
+@road("a durable chat, guard added while an approver thinks")
+async def _(case: Case) -> None:
+    agent, log = case.bare(runtime=Durable()), Log()
+    asks(agent)
+
+    def approves() -> Approve:
+        case.tighten(agent)
+        return APPROVED
+
+    log.answer_of = approves
+    await lives_on(case, log, agent)
+
+
+@road("a durable chat, an approver changes the arguments")
+async def _(case: Case) -> None:
+    agent, log = case.agent(bash_call(GOOD), runtime=Durable()), Log()
+    asks(agent)
+    log.answer_of = lambda: EDITED
+    await lives_on(case, log, agent)
+
+
+@road("a durable chat goes on in another process, guard added between")
+async def _(case: Case) -> None:
+    """The worker dies at each place of the record in turn."""
+    for crash in range(100):
+        log = Log(crash)
+        if await lives_on(case, log, case.bare(runtime=Durable())):
+            break
+        case.ran.clear()
+        await lives_on(case, log, case.agent(runtime=Durable()))
+        if BAD in case.ran:
+            return
+        case.stack.close()  # removes global hooks
+        case.keywords = {}
+    case.ran.clear()  # of the life that did not end early
+
+
+@road("resume in a second process, guard added while the call waited")
+async def _(case: Case) -> None:
+    with TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/talks.db"
+        async with SQLStore(url) as store:
+            first = case.bare(store=store)
+            asks(first)
+            response = await first.chat("go", conversation="one")
+        order = json.dumps([case.kind, url, [request.id for request in response.pending]])
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "tests.guards.second_process", order),
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        output, _ = await process.communicate()
+        assert process.returncode == 0
+        case.ran += json.loads(output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from secrets import token_hex
 from typing import Any, Final, TypeAlias
@@ -56,7 +56,7 @@ class WebClient:
 
 @asynccontextmanager
 async def web_client(
-    agent: Agent[Any], protocol: str, *hooks: HookDef, deps: Any = None
+    agent: Agent[Any], protocol: str, *, hooks: Sequence[HookDef] = (), deps: Any = None
 ) -> AsyncIterator[WebClient]:
     """A front end of this agent, served with these hooks and deps for each chat."""
     token = token_hex(16)
@@ -88,8 +88,8 @@ def _withdrawn(protocol: str) -> Walk:
 
     async def walk(road: Road) -> None:
         road.answered, road.withdrawn = True, False
-        agent = road.guarded(later=True)
-        async with web_client(agent, protocol, road.question(), deps=road.deps) as client:
+        agent, hooks = road.guarded(later=True), [road.question()]
+        async with web_client(agent, protocol, hooks=hooks, deps=road.deps) as client:
             waiting = await client.say()
             road.withdrawn = True
             await client.answer(waiting, approved=True)
@@ -102,8 +102,8 @@ def _changed(protocol: str) -> Walk:
 
     async def walk(road: Road) -> None:
         road.answered = True
-        agent = road.guarded(road.turn(road.harmless))
-        async with web_client(agent, protocol, road.question(), deps=road.deps) as client:
+        agent, hooks = road.guarded(road.turn(road.harmless)), [road.question()]
+        async with web_client(agent, protocol, hooks=hooks, deps=road.deps) as client:
             arguments = dict(road.call.arguments)
             await client.answer(await client.say(), approved=True, arguments=arguments)
 
@@ -113,8 +113,8 @@ def _changed(protocol: str) -> Walk:
 async def _approved_as_another(road: Road) -> None:
     """The front end has shown a harmless call, which the user approves."""
     road.must_differ()
-    agent = road.guarded()
-    async with web_client(agent, "ai-sdk", road.question(), deps=road.deps) as client:
+    agent, hooks = road.guarded(), [road.question()]
+    async with web_client(agent, "ai-sdk", hooks=hooks, deps=road.deps) as client:
         arguments = dict(road.harmless.arguments)
         status = await client.answer(await client.say(), approved=True, arguments=arguments)
         road.has_refused = road.has_refused or status == 409
