@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
@@ -42,6 +43,7 @@ from hookline.storage import Rule
 from hookline.stores import SQLStore
 from hookline.testing import ScriptedModel, call
 
+ROOT: Final = Path(__file__).resolve().parents[2]
 GOOD: Final = "ls"
 BAD: Final = "rm -rf /"
 LAST: Final = -1_000_000
@@ -1011,7 +1013,7 @@ async def _(case: Case) -> None:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "tests.guards.second_process", order),
             stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
         )
         output, _ = await process.communicate()
         assert process.returncode == 0
