@@ -36,6 +36,7 @@ from hookline import (
     ToolMessage,
     ToolResult,
     check_history,
+    define_hook,
     read_message,
     tool,
 )
@@ -1715,17 +1716,22 @@ async def test_the_ids_of_the_hooks_that_decided_stand_beside_the_result(tmp_pat
     """Two hooks of one name can be told apart; rows without ids are read as before."""
     log, store = tmp_path / "audit.jsonl", MemoryStore()
 
-    def same(**options):
-        return define_hook("preToolCall", name="limits", **options)
+    def limits(id, fn):
+        return define_hook("preToolCall", fn, name="limits", id=id)
 
     hooks = [
-        same(id="small", fn=lambda ctx: ctx.call.replace(arguments={"path": "/y"})),
-        same(id="large", fn=lambda ctx: Deny("no")),
-        same(id="never", fn=lambda ctx: None, priority=1),
+        limits("silent", lambda ctx: None),
+        limits("small", lambda ctx: ctx.call.replace(arguments={"path": "/y"})),
+        limits("large", lambda ctx: Deny("no")),
         audit(log),
     ]
-    agent = agent_of(delete("/x"), "done", hooks=hooks, store=store)
-    await agent.chat("go", conversation="t")
+
+    @tool
+    async def delete(path: str) -> str:
+        raise AssertionError("it was denied")
+
+    model = ScriptedModel(call("delete", path="/x"), "done")
+    await Agent(model, tools=[delete], hooks=hooks, store=store).chat("go", conversation="t")
     (ran,) = [m.ran for m in (await store.open("t")).messages if isinstance(m, ToolMessage)]
     assert ran == RanCall(
         arguments={"path": "/y"}, hooks=("limits",), hook_ids=("small", "large")
