@@ -86,6 +86,7 @@ async def test_a_hook_that_is_no_guard_is_found_out():
         "  withdrawn while a sub-agent waits: ran",
         "  withdrawn while a durable chat waits: ran",
         "  withdrawn before a durable chat is replayed: ran",
+        "the hook 'denies' is not a guard; register it with on_error=\"deny\"",
     ]
     assert RAN == []
 
@@ -144,6 +145,27 @@ async def test_a_tool_that_the_provider_runs_passes_unless_a_guard_names_it():
     await assert_denied(
         Agent(ScriptedModel(), tools=[search], hooks=[allow_tools("other")]), call("web_search")
     )
+
+
+@pytest.mark.parametrize("arguments", [{"comand": "rm"}, {"command": 7}, {}], ids=str)
+async def test_a_call_that_its_tool_would_refuse_proves_nothing(arguments):
+    """A guard that reads `arguments["command"]` would raise, and so refuse it."""
+
+    def delete(command: str) -> str:
+        raise AssertionError("a probe runs no tool")
+
+    agent = Agent(ScriptedModel(), tools=[delete])
+    agent.add_hook("preToolCall", lambda ctx: Deny(ctx.call.arguments["command"]), on_error="deny")
+    with pytest.raises(UsageError, match=r"proves nothing, since its tool refuses the arguments"):
+        await assert_denied(agent, call("delete", arguments))
+
+
+async def test_a_guard_that_raises_is_noted():
+    agent = agent_of()
+    agent.add_hook("preToolCall", lambda ctx: 1 / 0, name="broken", on_error="deny")
+    result = await probe(agent, BAD)
+    assert result.failures("denied") == []
+    assert result.notes == ["the hook 'broken' raised an exception"]
 
 
 async def test_a_question_is_not_a_refusal():
@@ -253,6 +275,7 @@ agent = Agent(ScriptedModel(), tools=[bash, pay], hooks=[deny_commands("rm -rf")
 """
 
 
+ANSWERED = 18  # roads on which a person or a hook allows the call
 EVERY = len(ROADS) + len(WEB_ROADS) + len(MCP_ROADS) + len(SecondProcess("", None).roads)
 
 
@@ -274,8 +297,8 @@ def test_calls_that_every_guard_stops_are_reported_as_such(tmp_path):
     assert check(tmp_path, DENIED, "", ASKED) == (
         0,
         [
-            f'ok    bash {{"command": "rm -rf /"}}  denied: {EVERY} roads',
-            f'ok    pay {{"amount": 7}}  asked: {EVERY} roads',
+            f'ok    bash {{"command": "rm -rf /"}}  denied on {EVERY} roads',
+            f'ok    pay {{"amount": 7}}  asked on {EVERY - ANSWERED} roads',
         ],
     )
 
@@ -290,7 +313,7 @@ agent.add_hook("preToolCall", lambda ctx: Deny("no"), name="no", guard=True, inh
     assert check(tmp_path, DENIED, app=app) == (
         0,
         [
-            f'ok    bash {{"command": "rm -rf /"}}  denied: {EVERY - 3} roads',
+            f'ok    bash {{"command": "rm -rf /"}}  denied on {EVERY - 3} roads',
             "      left out: in a sub-agent of the agent (the guards have inherit=False)",
             "      left out: three sub-agents below the agent (the guards have inherit=False)",
             "      left out: withdrawn while a sub-agent waits (the guards have inherit=False)",
@@ -301,7 +324,7 @@ agent.add_hook("preToolCall", lambda ctx: Deny("no"), name="no", guard=True, inh
 def test_a_call_that_passes_and_a_guard_that_is_never_asked_exit_with_1(tmp_path):
     status, lines = check(tmp_path, '{"name": "bash", "arguments": {"command": "ls"}}')
     assert status == 1
-    assert lines[0].startswith('FAIL  bash {"command": "ls"}  denied: ')
+    assert lines[0].startswith('FAIL  bash {"command": "ls"}  not denied on ')
     assert lines[1:3] == ["      ran: chat", "      ran: chat_stream"]
     assert lines[-1] == "FAIL  guard approve was never asked"
     doors = [*WEB_ROADS, *MCP_ROADS, *SecondProcess("", None).roads]

@@ -52,6 +52,8 @@ class Road:
         """The names of the hooks that were asked about a call."""
         self.refusers: set[str] = set()
         """The names of the hooks that refused it, or asked."""
+        self.broken: set[str] = set()
+        """The names of the hooks that raised an exception."""
         self.has_asked = False
         """Whether a person was asked about the call."""
         self.has_refused = False
@@ -155,6 +157,8 @@ class Road:
             if ctx.outcome in REFUSALS:
                 self.has_refused = True
                 self.refusers.add(ctx.hook)
+            if ctx.outcome == "raised":
+                self.broken.add(ctx.hook)
 
     @contextmanager
     def refusing(self, *errors: type[HooklineError]) -> Generator[None]:

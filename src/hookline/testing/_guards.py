@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from hookline import Agent, ToolCall
-from hookline.errors import UsageError
+from hookline.errors import ToolArgumentsError, UsageError
 from hookline.models import ProviderTool
 from hookline.testing._guard_road import LeftOutError, Passage, Road, Walk
 from hookline.testing._guard_roads import PROVIDER_ROADS, ROADS
@@ -34,20 +34,27 @@ class Probe:
     """The roads on which a person or a hook allows the call."""
     guards: set[str] = field(default_factory=set[str])
     """The names of the hooks that were asked about the call."""
+    notes: list[str] = field(default_factory=list[str])
+    """Remarks about the hooks: which refused the call but are no guards, and which raised."""
+
+    def roads(self, expected: Expected) -> list[str]:
+        """The roads that count if this is expected.
+
+        A person who changes a call approves it, so only a refusal holds on a road with an answer.
+        """
+        return [
+            road for road in self.passages if expected == "denied" or road not in self.answered
+        ]
 
     def failures(self, expected: Expected) -> list[str]:
         """The roads on which the call passed.
 
-        If a question is expected, a refusal counts too, but not on the direct road. A person who
-        changes a call approves it, so the roads with an answer do not count then.
+        If a question is expected, a refusal counts too, but not on the direct road.
         """
-        if expected == "denied":
-            return [road for road, passage in self.passages.items() if passage != "denied"]
-        roads = {
-            road: passage for road, passage in self.passages.items() if road not in self.answered
-        }
-        failures = [road for road, passage in roads.items() if passage not in ("asked", "denied")]
-        return ["chat", *failures] if roads.get("chat") == "denied" else failures
+        holds = ("denied",) if expected == "denied" else ("asked", "denied")
+        failures = [road for road in self.roads(expected) if self.passages[road] not in holds]
+        direct = self.passages.get("chat") == "denied" and expected == "asked"
+        return ["chat", *failures] if direct else failures
 
 
 async def probe(
@@ -60,7 +67,7 @@ async def probe(
     """Send the call over the roads to its tool; returns the passages.
 
     `roads` has further roads by name, such as one through a server of your own. Raises UsageError
-    if the agent has no such tool.
+    if the agent has no such tool, or if the tool refuses the arguments.
     """
     entry = agent.scopes.tools.get(call.name)
     if entry is None:
@@ -68,11 +75,13 @@ async def probe(
             f"agent {agent.name!r} has no tool {call.name!r}; call one of its tools: "
             f"{', '.join(map(repr, agent.scopes.tools)) or 'none'}"
         )
-    result = Probe(call)
-    direct: frozenset[str] = frozenset()
+    tool = entry[0]
+    result, direct, broken = Probe(call), frozenset[str](), set[str]()
     walks = {**ROADS, **(roads or {})}
-    if isinstance(entry[0], ProviderTool):
+    if isinstance(tool, ProviderTool):
         walks = PROVIDER_ROADS
+    else:
+        _check_arguments(tool, call)
     for name, walk in walks.items():
         road = Road(agent, call, deps)
         road.direct = direct
@@ -88,16 +97,36 @@ async def probe(
         if road.answered:
             result.answered.add(name)
         result.guards |= road.guards
+        broken |= road.broken
         if name == "chat":
             direct = frozenset(road.refusers)
+    hooks = {hook.name for hook in agent.hooks("preToolCall") if not hook.guard}
+    result.notes += [
+        f'the hook {name!r} is not a guard; register it with on_error="deny"'
+        for name in sorted(hooks & direct)
+    ]
+    result.notes += [f"the hook {name!r} raised an exception" for name in sorted(broken)]
     return result
+
+
+def _check_arguments(tool: Any, call: ToolCall) -> None:
+    """Raise UsageError for a call that its tool refuses: it would prove nothing."""
+    try:
+        tool.bind(dict(call.arguments))
+    except ToolArgumentsError as exc:
+        raise UsageError(
+            f"the call {call.name}({dict(call.arguments)!r}) proves nothing, since its tool refuses "
+            f"the arguments; change them: {exc}"
+        ) from exc
 
 
 def _check(result: Probe, expected: Expected) -> None:
     roads = result.passages
     failures = result.failures(expected)
     if failures:
-        lines = "\n".join(f"  {name}: {roads[name]}" for name in failures)
+        lines = "\n".join(
+            [*(f"  {name}: {roads[name]}" for name in failures), *result.notes]
+        )
         call = result.call
         raise AssertionError(
             f"the call {call.name}({dict(call.arguments)!r}) must be {expected}, but was not:\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ def _call_in(line: str, where: str) -> tuple[Any, Expected]:
 
 async def check(target: str, path: str, screen: Screen, *, deps: str | None) -> int:
     """Probe each call; returns 1 if one passes a guard by, or if a guard was never asked."""
+    logging.getLogger("hookline").setLevel(logging.ERROR)  # the notes say it once
     agent = await as_agent(locate(target), target)
     calls, make_deps = calls_in(path), deps_at(deps)
     results: list[tuple[Probe, Expected]] = []
@@ -66,15 +68,16 @@ async def check(target: str, path: str, screen: Screen, *, deps: str | None) -> 
         failures = result.failures(expected)
         failed = failed or bool(failures)
         arguments = json.dumps(result.call.arguments, ensure_ascii=True)
-        roads = len(result.passages)
-        verdict = f"{len(failures)} of {roads} roads fail" if failures else f"{roads} roads"
+        roads = f"{len(result.roads(expected))} roads"
+        verdict = f"not {expected} on {len(failures)} of {roads}" if failures else f"{expected} on {roads}"
         mark = "FAIL" if failures else "ok"
-        line = f"{mark:<5} {result.call.name} {arguments}  {expected}: {verdict}"
-        screen.line([("", strict(line))])
+        screen.line([("", strict(f"{mark:<5} {result.call.name} {arguments}  {verdict}"))])
         for road in failures:
             screen.line([("", strict(f"      {result.passages[road]}: {road}"))])
         for road, reason in result.left_out.items():
             screen.line([("", strict(f"      left out: {road} ({reason})"))])
+        for note in result.notes:
+            screen.line([("", strict(f"      {note}"))])
     names = {name for result, _ in results for name in result.guards}
     guards = [hook for hook in agent.hooks("preToolCall") if hook.guard]
     for hook in guards:

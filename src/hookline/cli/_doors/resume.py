@@ -8,6 +8,7 @@ call. The process ends with its input.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from typing import Any
@@ -62,6 +63,7 @@ async def _carry_out(order: Order, agent: Agent[Any], deps: Any) -> Outcome:
 
 async def main(target: str, deps: str | None = None) -> None:
     """Answer each line of stdin on stdout, to which nothing else is written."""
+    logging.getLogger("hookline").setLevel(logging.ERROR)
     replies = os.dup(1)
     os.dup2(2, 1)
     agent: Agent[Any] | None = None
