@@ -1733,9 +1733,7 @@ async def test_the_ids_of_the_hooks_that_decided_stand_beside_the_result(tmp_pat
     model = ScriptedModel(call("delete", path="/x"), "done")
     await Agent(model, tools=[delete], hooks=hooks, store=store).chat("go", conversation="t")
     (ran,) = [m.ran for m in (await store.open("t")).messages if isinstance(m, ToolMessage)]
-    assert ran == RanCall(
-        arguments={"path": "/y"}, hooks=("limits",), hook_ids=("small", "large")
-    )
+    assert ran == RanCall(arguments={"path": "/y"}, hooks=("limits",), hook_ids=("small", "large"))
     (line,) = [each for each in map(json.loads, log.read_text().splitlines()) if "tool" in each]
     assert (line["hooks"], line["hook_ids"]) == (["limits"], ["small", "large"])
     old = msgspec.json.decode(b'{"hooks":["limits"]}', type=RanCall)

@@ -1,8 +1,10 @@
 """assert_denied, assert_asked and `hookline check`: a call is sent over the roads to its tool."""
 
 import random
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tests.guards.attacks import ATTACKS
@@ -165,7 +167,9 @@ async def test_a_guard_that_raises_is_noted():
     agent.add_hook("preToolCall", lambda ctx: 1 / 0, name="broken", on_error="deny")
     result = await probe(agent, BAD)
     assert result.failures("denied") == []
-    assert result.notes == ["the hook 'broken' raised an exception"]
+    assert result.notes == [
+        f"the hook 'broken' raised an exception on {len(result.passages)} roads: chat, …"
+    ]
 
 
 async def test_a_question_is_not_a_refusal():
@@ -303,6 +307,21 @@ def test_calls_that_every_guard_stops_are_reported_as_such(tmp_path):
     )
 
 
+def test_the_docs_show_what_the_command_prints(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "guards.md").read_text()
+    app, line, passed, failed = (
+        re.findall(rf"^```{kind}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[n]
+        for kind, n in (("python", 0), ("json", 0), ("text", 0), ("text", 1))
+    )
+    assert check(tmp_path, line, app=app) == (0, passed.splitlines())
+    no_guard = app.replace(', on_error="deny"', "").partition("asyncio.run(")[0]
+    status, lines = check(tmp_path, line, app=no_guard)
+    assert (status, lines[:3]) == (1, failed.splitlines())
+    assert lines[-1] == (
+        "      the hook 'no_removal' is not a guard; register it with on_error=\"deny\""
+    )
+
+
 def test_a_road_that_is_left_out_is_listed_with_its_reason(tmp_path):
     app = APP.replace('deny_commands("rm -rf"), approve("pay")', "")
     app += """
@@ -345,37 +364,38 @@ def test_a_road_whose_extra_is_not_installed_is_left_out_with_the_command_that_i
     left_out = [line.split(" (")[-1] for line in lines if "left out" in line]
     assert set(left_out) == {
         'hookline.mcp needs mcp: pip install "hookline[mcp]")',
-        'store=\'sqlite:///probe.db\' needs sqlalchemy: pip install "hookline[sqlite]")',
+        "store='sqlite:///probe.db' needs sqlalchemy: pip install \"hookline[sqlite]\")",
     }
     assert len(left_out) == 2 * (len(MCP_ROADS) + len(SecondProcess("", None).roads))
 
 
-def test_guards_that_read_deps_get_those_of_the_command_line_on_each_road(tmp_path):
-    app = APP.replace('deny_commands("rm -rf"), ', "")
-    app += """
+@pytest.mark.parametrize("name", ["guest", "root"])
+def test_guards_that_read_deps_get_those_of_the_command_line_on_each_road(tmp_path, name):
+    app = APP.replace('deny_commands("rm -rf"), approve("pay")', "")
+    app += f"""
 from hookline import Deny
 
-user = {"name": "guest"}
+user = {{"name": {name!r}}}
 
 
 @agent.hook("preToolCall", on_error="deny", tools=["bash"])
 def guests(ctx):
     return Deny("not you") if ctx.run.deps["name"] == "guest" else None
 """
-    for options, status in ((["--deps", "app:user"], 0), ([], 0)):
-        assert check(tmp_path, DENIED, ASKED, app=app, options=options)[0] == status
-    root = app.replace('"guest"}', '"root"}')
-    failed, lines = check(tmp_path, DENIED, ASKED, app=root, options=["--deps", "app:user"])
-    assert failed == 1
-    assert "      ran: withdrawn while the call waits (second process)" in lines
-    assert "      ran: web (AG-UI)" in lines
+    status, lines = check(tmp_path, DENIED, app=app, options=["--deps", "app:user"])
+    assert status == (0 if name == "guest" else 1)
+    roads = ["web (AG-UI)", "withdrawn while the call waits (second process)"]
+    assert [f"      ran: {road}" in lines for road in roads] == [name == "root"] * 2
+    # The MCP server has no deps, so the guard raises, which refuses the call.
+    assert lines[-1] == "      the hook 'guests' raised an exception on 4 roads: MCP, …"
 
 
 def test_a_module_that_works_in_one_process_only_is_an_error(tmp_path):
     app = "from pathlib import Path\nPath('lock').open('x')\n" + APP
     status, lines = check(tmp_path, DENIED, ASKED, app=app)
     assert status == 2
-    assert "app:agent failed in a second process (ModuleFailedError: " in " ".join(lines)
+    assert "module 'app' raised FileExistsError during its import" in " ".join(lines)
+    assert "app:agent ended a second process with status 2; see its error above" in lines[-1]
 
 
 @pytest.mark.parametrize("line", ["{", "[]", '{"name": 1}', '{"name": "bash", "expect": "x"}'])

@@ -177,7 +177,7 @@ def check(
     debug: Debug = False,
 ) -> int:
     """Send calls over the roads to their tools, and report those that a guard lets pass."""
-    return asyncio.run(_check.check(agent, probe, Screen(), deps=deps))
+    return _check.check(agent, probe, Screen(), deps=deps)
 
 
 @app.command(help=_help.REPLAY)

@@ -125,6 +125,7 @@ async def _changed_by_an_approver(road: Road) -> None:
 
 async def _answered_by_a_hook(road: Road) -> None:
     road.answered = True
+
     def answer(ctx: PreToolCall[Any]) -> ToolResult | None:
         if not road.is_meant(ctx.call.name, ctx.call.arguments):
             return None

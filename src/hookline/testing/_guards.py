@@ -42,9 +42,7 @@ class Probe:
 
         A person who changes a call approves it, so only a refusal holds on a road with an answer.
         """
-        return [
-            road for road in self.passages if expected == "denied" or road not in self.answered
-        ]
+        return [road for road in self.passages if expected == "denied" or road not in self.answered]
 
     def failures(self, expected: Expected) -> list[str]:
         """The roads on which the call passed.
@@ -76,7 +74,7 @@ async def probe(
             f"{', '.join(map(repr, agent.scopes.tools)) or 'none'}"
         )
     tool = entry[0]
-    result, direct, broken = Probe(call), frozenset[str](), set[str]()
+    result, direct, broken = Probe(call), frozenset[str](), dict[str, list[str]]()
     walks = {**ROADS, **(roads or {})}
     if isinstance(tool, ProviderTool):
         walks = PROVIDER_ROADS
@@ -97,7 +95,8 @@ async def probe(
         if road.answered:
             result.answered.add(name)
         result.guards |= road.guards
-        broken |= road.broken
+        for hook in road.broken:
+            broken.setdefault(hook, []).append(name)
         if name == "chat":
             direct = frozenset(road.refusers)
     hooks = {hook.name for hook in agent.hooks("preToolCall") if not hook.guard}
@@ -105,7 +104,10 @@ async def probe(
         f'the hook {name!r} is not a guard; register it with on_error="deny"'
         for name in sorted(hooks & direct)
     ]
-    result.notes += [f"the hook {name!r} raised an exception" for name in sorted(broken)]
+    result.notes += [
+        f"the hook {name!r} raised an exception on {len(broken[name])} roads: {broken[name][0]}, …"
+        for name in sorted(broken)
+    ]
     return result
 
 
@@ -116,7 +118,7 @@ def _check_arguments(tool: Any, call: ToolCall) -> None:
     except ToolArgumentsError as exc:
         raise UsageError(
             f"the call {call.name}({dict(call.arguments)!r}) proves nothing, since its tool refuses "
-            f"the arguments; change them: {exc}"
+            f"the arguments; change them: {'; '.join(exc.issues)}"
         ) from exc
 
 
@@ -124,9 +126,7 @@ def _check(result: Probe, expected: Expected) -> None:
     roads = result.passages
     failures = result.failures(expected)
     if failures:
-        lines = "\n".join(
-            [*(f"  {name}: {roads[name]}" for name in failures), *result.notes]
-        )
+        lines = "\n".join([*(f"  {name}: {roads[name]}" for name in failures), *result.notes])
         call = result.call
         raise AssertionError(
             f"the call {call.name}({dict(call.arguments)!r}) must be {expected}, but was not:\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from hookline import ToolCall
 from hookline.cli._doors.roads import door_roads
 from hookline.cli._target import as_agent, deps_at, locate
 from hookline.cli._terminal.clean_text import strict
@@ -25,7 +27,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     expect: Expected = "denied"
 
 
-def calls_in(path: str) -> list[tuple[Any, Expected]]:
+def calls_in(path: str) -> list[tuple[ToolCall, Expected]]:
     """Read the calls of a file, one JSON object a line; raises UsageError for a wrong line."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
@@ -33,7 +35,7 @@ def calls_in(path: str) -> list[tuple[Any, Expected]]:
         raise UsageError(
             f"--probe {path} cannot be read ({exc}); pass a file with one call a line"
         ) from exc
-    calls: list[tuple[Any, Expected]] = []
+    calls: list[tuple[ToolCall, Expected]] = []
     for number, line in enumerate(lines, 1):
         if line.strip():
             calls.append(_call_in(line, f"{path}:{number}"))
@@ -42,7 +44,7 @@ def calls_in(path: str) -> list[tuple[Any, Expected]]:
     return calls
 
 
-def _call_in(line: str, where: str) -> tuple[Any, Expected]:
+def _call_in(line: str, where: str) -> tuple[ToolCall, Expected]:
     try:
         data = msgspec.json.decode(line, type=_Line)
     except msgspec.MsgspecError as exc:
@@ -53,11 +55,22 @@ def _call_in(line: str, where: str) -> tuple[Any, Expected]:
     return call(data.name, data.arguments), data.expect
 
 
-async def check(target: str, path: str, screen: Screen, *, deps: str | None) -> int:
+def check(target: str, path: str, screen: Screen, *, deps: str | None) -> int:
     """Probe each call; returns 1 if one passes a guard by, or if a guard was never asked."""
     logging.getLogger("hookline").setLevel(logging.ERROR)  # the notes say it once
-    agent = await as_agent(locate(target), target)
-    calls, make_deps = calls_in(path), deps_at(deps)
+    value, calls = locate(target), calls_in(path)
+    return asyncio.run(_check(value, target, calls, screen, deps=deps))
+
+
+async def _check(
+    value: Any,
+    target: str,
+    calls: list[tuple[ToolCall, Expected]],
+    screen: Screen,
+    *,
+    deps: str | None,
+) -> int:
+    agent, make_deps = await as_agent(value, target), deps_at(deps)
     results: list[tuple[Probe, Expected]] = []
     async with door_roads(target, deps) as roads:
         for tool_call, expected in calls:
@@ -69,7 +82,11 @@ async def check(target: str, path: str, screen: Screen, *, deps: str | None) -> 
         failed = failed or bool(failures)
         arguments = json.dumps(result.call.arguments, ensure_ascii=True)
         roads = f"{len(result.roads(expected))} roads"
-        verdict = f"not {expected} on {len(failures)} of {roads}" if failures else f"{expected} on {roads}"
+        verdict = (
+            f"not {expected} on {len(failures)} of {roads}"
+            if failures
+            else f"{expected} on {roads}"
+        )
         mark = "FAIL" if failures else "ok"
         screen.line([("", strict(f"{mark:<5} {result.call.name} {arguments}  {verdict}"))])
         for road in failures:

@@ -11,17 +11,17 @@ import asyncio
 import logging
 import os
 import sys
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from hookline import Agent, Approve
-from hookline.cli._target import as_agent, deps_at, locate
-from hookline.errors import HooklineError
+from hookline.cli._target import MakeDeps, as_agent, deps_at, locate
+from hookline.errors import HooklineError, UsageError
 from hookline.storage import resolve_store
 from hookline.testing import Road, call
 
-TALK = "probe"
+TALK: Final = "probe"
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     guards: set[str] = set()
     refusers: set[str] = set()
     error: str | None = None
-    """The exception of the agent's module or its hooks."""
+    """The exception of the agent's hooks."""
 
 
 async def _carry_out(order: Order, agent: Agent[Any], deps: Any) -> Outcome:
@@ -61,21 +61,29 @@ async def _carry_out(order: Order, agent: Agent[Any], deps: Any) -> Outcome:
     )
 
 
-async def main(target: str, deps: str | None = None) -> None:
-    """Answer each line of stdin on stdout, to which nothing else is written."""
-    logging.getLogger("hookline").setLevel(logging.ERROR)
-    replies = os.dup(1)
-    os.dup2(2, 1)
-    agent: Agent[Any] | None = None
+async def _serve(value: Any, target: str, make_deps: MakeDeps, replies: int) -> None:
+    agent = await as_agent(value, target)
     while line := await asyncio.to_thread(sys.stdin.readline):
         order = msgspec.json.decode(line, type=Order)
         try:
-            agent = agent or await as_agent(locate(target), target)
-            outcome = await _carry_out(order, agent, await deps_at(deps)())
+            outcome = await _carry_out(order, agent, await make_deps())
         except Exception as exc:
             outcome = Outcome(error=f"{type(exc).__name__}: {exc}")
         os.write(replies, msgspec.json.encode(outcome) + b"\n")
 
 
+def main(target: str, deps: str | None = None) -> int:
+    """Answer each line of stdin on stdout, to which nothing else is written."""
+    logging.getLogger("hookline").setLevel(logging.ERROR)
+    replies = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        asyncio.run(_serve(locate(target), target, deps_at(deps), replies))
+    except UsageError as exc:
+        print(f"hookline: {exc}", file=sys.stderr)
+        return 2
+    return 0
+
+
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    sys.exit(main(*sys.argv[1:]))

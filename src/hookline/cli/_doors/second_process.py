@@ -98,14 +98,14 @@ class SecondProcess:
         line = await process.stdout.readline()
         if not line:
             raise UsageError(
-                f"the second process of the probe ended with status {await process.wait()}; "
-                "look for its error above"
+                f"{self._arguments[0]} ended a second process with status {await process.wait()}; "
+                "see its error above, and let its module work in two processes at the same time"
             )
         outcome = msgspec.json.decode(line, type=Outcome)
         if outcome.error is not None:
             raise UsageError(
-                f"{self._arguments[0]} failed in a second process ({outcome.error}); "
-                "let its module work in two processes at the same time"
+                f"a hook of {self._arguments[0]} failed in a second process ({outcome.error}); "
+                "let the hook work in two processes at the same time"
             )
         return outcome
 

@@ -30,9 +30,13 @@ class WebClient:
         status, answer = await self._post(_MESSAGES[self._protocol])
         if status != 200:
             raise RuntimeError(f"the message of a probe was refused: {status} {answer!r}")
-        return {waiting["id"]: waiting["call"] for waiting in (await self._read("native"))["pending"]}
+        return {
+            waiting["id"]: waiting["call"] for waiting in (await self._read("native"))["pending"]
+        }
 
-    async def answer(self, waiting: dict[str, Body], *, approved: bool, arguments: Any = None) -> int:
+    async def answer(
+        self, waiting: dict[str, Body], *, approved: bool, arguments: Any = None
+    ) -> int:
         """Answer these requests, if there are any; returns the status."""
         if not waiting:
             return 200
