@@ -117,8 +117,8 @@ def _check_arguments(tool: Any, call: ToolCall) -> None:
         tool.bind(dict(call.arguments))
     except ToolArgumentsError as exc:
         raise UsageError(
-            f"the call {call.name}({dict(call.arguments)!r}) proves nothing, since its tool refuses "
-            f"the arguments; change them: {'; '.join(exc.issues)}"
+            f"the call {call.name}({dict(call.arguments)!r}) proves nothing, since its tool "
+            f"refuses the arguments; change them: {'; '.join(exc.issues)}"
         ) from exc
 
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any, Final, TypeAlias
 
-from hookline import Agent, HookDef
+from hookline import Agent
 from hookline.cli._doors.request import request, shut_down
 from hookline.errors import UsageError
 from hookline.mcp import serve
