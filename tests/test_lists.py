@@ -140,6 +140,7 @@ CHECKED_ELSEWHERE = {
     "Conversation call_ids",  # likewise
     "Probe answered",  # made by probe()
     "Probe guards",  # likewise
+    "Probe notes",
     "RanCall hooks",  # made by the engine
     "RanCall hook_ids",  # likewise
     "Client hooks",  # test_nor_is_it_one_for_a_durable_chat

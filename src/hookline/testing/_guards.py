@@ -6,7 +6,7 @@ call. No tool, model or store of the agent is called.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -35,7 +35,7 @@ class Probe:
     guards: set[str] = field(default_factory=set[str])
     """The names of the hooks that were asked about the call."""
     notes: list[str] = field(default_factory=list[str])
-    """Remarks about the hooks: which refused the call but are no guards, and which raised."""
+    """Remarks about the hooks: which refused the call but are not guards, and which raised."""
 
     def roads(self, expected: Expected) -> list[str]:
         """The roads that count if this is expected.
@@ -99,16 +99,22 @@ async def probe(
             broken.setdefault(hook, []).append(name)
         if name == "chat":
             direct = frozenset(road.refusers)
-    hooks = {hook.name for hook in agent.hooks("preToolCall") if not hook.guard}
-    result.notes += [
-        f'the hook {name!r} is not a guard; register it with on_error="deny"'
-        for name in sorted(hooks & direct)
-    ]
-    result.notes += [
-        f"the hook {name!r} raised an exception on {len(broken[name])} roads: {broken[name][0]}, …"
-        for name in sorted(broken)
-    ]
+    result.notes = _notes(agent, direct, broken)
     return result
+
+
+def _notes(agent: Agent[Any], refusers: Set[str], broken: Mapping[str, list[str]]) -> list[str]:
+    hooks = {hook.name for hook in agent.hooks("preToolCall") if not hook.guard}
+    return [
+        *(
+            f'the hook {name!r} is not a guard; register it with on_error="deny"'
+            for name in sorted(hooks & refusers)
+        ),
+        *(
+            f"the hook {name!r} raised an exception on {len(roads)} roads: {roads[0]}, …"
+            for name, roads in sorted(broken.items())
+        ),
+    ]
 
 
 def _check_arguments(tool: Any, call: ToolCall) -> None:

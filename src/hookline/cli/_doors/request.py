@@ -12,9 +12,17 @@ PORT: Final = 80
 
 
 async def request(
-    app: Any, path: str, body: object = None, *, headers: dict[str, str] | None = None
+    app: Any,
+    path: str,
+    body: object = None,
+    *,
+    headers: dict[str, str] | None = None,
+    statuses: tuple[int, ...] = (200,),
 ) -> tuple[int, bytes]:
-    """POST the body as JSON, or GET without one; returns the status and the whole answer."""
+    """POST the body as JSON, or GET without one; returns the status and the whole answer.
+
+    Raises RuntimeError for another status than these.
+    """
     data = b"" if body is None else msgspec.json.encode(body)
     lines = {"host": f"{HOST}:{PORT}", "content-type": "application/json", **(headers or {})}
     scope = {
@@ -45,6 +53,10 @@ async def request(
         answer.extend(message.get("body", b""))
 
     await app(scope, receive, send)
+    if status not in statuses:
+        raise RuntimeError(
+            f"{path} answered a probe with {status} {bytes(answer)!r}; report this as a bug"
+        )
     return status, bytes(answer)
 
 

@@ -27,9 +27,7 @@ class WebClient:
 
     async def say(self) -> dict[str, Body]:
         """Send a message; returns the calls that wait for an approval now, by its id."""
-        status, answer = await self._post(_MESSAGES[self._protocol])
-        if status != 200:
-            raise RuntimeError(f"the message of a probe was refused: {status} {answer!r}")
+        await self._post(_MESSAGES[self._protocol])
         return {
             waiting["id"]: waiting["call"] for waiting in (await self._read("native"))["pending"]
         }
@@ -44,13 +42,11 @@ class WebClient:
             body = _ai_sdk_answers(await self._read("ai-sdk"), approved, arguments)
         else:
             body = _ANSWERS[self._protocol]([*waiting], approved, arguments)
-        status, answer = await self._post(body)
-        if status not in (200, 409):
-            raise RuntimeError(f"the answer of a probe was refused: {status} {answer!r}")
-        return status
+        return await self._post(body, statuses=(200, 409))
 
-    async def _post(self, body: Body) -> tuple[int, bytes]:
-        return await request(self._site, f"/{self._protocol}", body, headers=self._headers)
+    async def _post(self, body: Body, *, statuses: tuple[int, ...] = (200,)) -> int:
+        path = f"/{self._protocol}"
+        return (await request(self._site, path, body, headers=self._headers, statuses=statuses))[0]
 
     async def _read(self, protocol: str) -> Body:
         path = f"/{protocol}/{TALK}/messages"
