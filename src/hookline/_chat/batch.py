@@ -249,8 +249,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             verdict = msgspec.structs.replace(verdict, approval=approval)
         return msgspec.structs.replace(
             verdict,
-            hooks=tuple(dict.fromkeys([hook.name for hook, _ in effects])),
-            hook_ids=tuple(dict.fromkeys([id for hook, _ in effects if (id := hook.options.id)])),
+            **_deciders(effects),
             tool_digest=seal(run.tool) if verdict.asks else "",
         )
 
@@ -505,6 +504,15 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             stop=self.stop,
             continuations=self.chat.progress.continuations,
         )
+
+
+def _deciders(effects: Sequence[tuple[Hook, str]]) -> dict[str, tuple[str, ...]]:
+    """The names and the ids of the hooks that returned a value, for a verdict."""
+    ids = [hook.options.id for hook, _ in effects]
+    return {
+        "hooks": tuple(dict.fromkeys([hook.name for hook, _ in effects])),
+        "hook_ids": tuple(dict.fromkeys([id for id in ids if id is not None])),
+    }
 
 
 def _calls_for_later(runs: Sequence[CallRun]) -> list[CallRun]:

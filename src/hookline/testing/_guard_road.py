@@ -173,12 +173,12 @@ class Road:
         self.ran = self.runs > (1 if self.refusers else 0)
 
     def must_differ(self) -> None:
-        """Leave the road out if the harmless call is the call itself."""
+        """Raise LeftOutError if the harmless call is the call itself."""
         if self.harmless.arguments == self.call.arguments:
             raise LeftOutError("the call has no arguments that could be changed")
 
     def must_inherit(self) -> None:
-        """Leave the road out if all hooks that refuse the call have `inherit=False`."""
+        """Raise LeftOutError if all hooks that refuse the call have `inherit=False`."""
         hooks = self.agent.bus.standing("preToolCall")
         options = [hook.options.inherit for hook in hooks if hook.name in self.direct]
         if options and all(inherit is False for inherit in options):

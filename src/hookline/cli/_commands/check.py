@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,25 +81,28 @@ async def _check(
     for result, expected in results:
         failures = result.failures(expected)
         failed = failed or bool(failures)
-        arguments = json.dumps(result.call.arguments, ensure_ascii=True)
-        roads = f"{len(result.roads(expected))} roads"
-        verdict = (
-            f"not {expected} on {len(failures)} of {roads}"
-            if failures
-            else f"{expected} on {roads}"
-        )
-        mark = "FAIL" if failures else "ok"
-        screen.line([("", strict(f"{mark:<5} {result.call.name} {arguments}  {verdict}"))])
-        for road in failures:
-            screen.line([("", strict(f"      {result.passages[road]}: {road}"))])
-        for road, reason in result.left_out.items():
-            screen.line([("", strict(f"      left out: {road} ({reason})"))])
-        for note in result.notes:
-            screen.line([("", strict(f"      {note}"))])
+        for line in _lines(result, expected, failures):
+            screen.line([("", strict(line))])
     names = {name for result, _ in results for name in result.guards}
-    guards = [hook for hook in agent.hooks("preToolCall") if hook.guard]
-    for hook in guards:
-        if hook.name not in names:
+    for hook in agent.hooks("preToolCall"):
+        if hook.guard and hook.name not in names:
             failed = True
             screen.line([("", strict(f"FAIL  guard {hook.name} was never asked"))])
     return 1 if failed else 0
+
+
+def _lines(result: Probe, expected: Expected, failures: list[str]) -> Iterator[str]:
+    """One call of the table: its verdict, and the roads on which it passed or was not sent."""
+    mark: str = "ok"
+    verdict: str = expected
+    roads = f"{len(result.roads(expected))} roads"
+    if failures:
+        mark, verdict, roads = "FAIL", f"not {expected}", f"{len(failures)} of {roads}"
+    arguments = json.dumps(result.call.arguments, ensure_ascii=True)
+    yield f"{mark:<5} {result.call.name} {arguments}  {verdict} on {roads}"
+    for road in failures:
+        yield f"      {result.passages[road]}: {road}"
+    for road, reason in result.left_out.items():
+        yield f"      left out: {road} ({reason})"
+    for note in result.notes:
+        yield f"      {note}"

@@ -50,7 +50,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 async def _carry_out(order: Order, agent: Agent[Any], deps: Any) -> Outcome:
     road = Road(agent, call(order.name, order.arguments), deps)
     answers = dict.fromkeys(order.requests, road.edited if order.edited else Approve())
-    async with resolve_store(order.store) as store:
+    store: Any = resolve_store(order.store)
+    async with store:
         with road.refusing(HooklineError):
             await road.resume(road.guarded("done", store=store), TALK, answers)
     return Outcome(
