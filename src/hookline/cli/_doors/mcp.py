@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any, Final, TypeAlias
@@ -54,7 +54,7 @@ class MCPClient:
 
 
 @asynccontextmanager
-async def mcp_client(agent: Agent[Any], *, can_ask: bool = True) -> AsyncIterator[MCPClient]:
+async def mcp_client(agent: Agent[Any], *, can_ask: bool = True) -> AsyncGenerator[MCPClient]:
     """A client of this agent, who can ask its user about calls, or cannot."""
     try:
         served = serve(agent, stateless=True)

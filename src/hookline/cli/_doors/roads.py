@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from hookline.cli._doors.mcp import MCP_ROADS
@@ -12,7 +12,7 @@ from hookline.testing import Walk
 
 
 @asynccontextmanager
-async def door_roads(target: str, deps: str | None = None) -> AsyncIterator[dict[str, Walk]]:
+async def door_roads(target: str, deps: str | None = None) -> AsyncGenerator[dict[str, Walk]]:
     """The roads to the tools of the agent at `module:attribute`, by name.
 
     A second process imports the agent, and its deps, from the same places.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -121,7 +121,7 @@ class SecondProcess:
 
 
 @asynccontextmanager
-async def _store() -> AsyncIterator[tuple[str, Any]]:
+async def _store() -> AsyncGenerator[tuple[str, Any]]:
     """A SQLite store in a new file, and its URL."""
     try:
         resolve_store("sqlite:///probe.db")  # opens nothing

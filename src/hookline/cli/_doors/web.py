@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from secrets import token_hex
 from typing import Any, Final, TypeAlias
@@ -57,10 +57,15 @@ class WebClient:
 @asynccontextmanager
 async def web_client(
     agent: Agent[Any], protocol: str, *, hooks: Sequence[HookDef] = (), deps: Any = None
-) -> AsyncIterator[WebClient]:
+) -> AsyncGenerator[WebClient]:
     """A front end of this agent, served with these hooks and deps for each chat."""
     token = token_hex(16)
-    site = app(agent, token=token, deps=lambda *_: deps, hooks=lambda *_: [*hooks])
+    site = app(
+        agent,
+        token=token,
+        deps=lambda scope, principal: deps,
+        hooks=lambda scope, principal: [*hooks],
+    )
     try:
         yield WebClient(protocol, site, token)
     finally:
