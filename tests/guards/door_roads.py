@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,9 +36,12 @@ from hookline.points import Guide
 from hookline.replay import fork, records_of
 from hookline.runtimes import Durable, Halted, Journal
 from hookline.storage import Rule
+from hookline.stores import SQLStore
 from hookline.testing import ScriptedModel, call
 from hookline.testing.cassette import cassette
 from hookline.workspace import Workspace
+
+ROOT = Path(__file__).resolve().parents[2]
 
 # ── messages into a chat, answers again ─────────────────────────────────────────────────────
 
@@ -388,3 +393,22 @@ async def _(case: Case) -> None:
         answers = {"conversation": "c1", "answers": {request.id: {"approved": True}}}
         response = await http.post("/native", json=answers)
         assert response.status_code == 200, response.text
+
+
+@road("resume in a second process, guard added while the call waited")
+async def _(case: Case) -> None:
+    with TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/talks.db"
+        async with SQLStore(url) as store:
+            first = case.bare(store=store)
+            asks(first)
+            response = await first.chat("go", conversation="one")
+        order = json.dumps([case.kind, url, [request.id for request in response.pending]])
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "tests.guards.second_process", order),
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
+        )
+        output, _ = await process.communicate()
+        assert process.returncode == 0
+        case.ran += json.loads(output)

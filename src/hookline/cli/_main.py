@@ -170,10 +170,14 @@ def check(
     /,
     *,
     probe: Annotated[str, Parameter(help="A file with one call a line, as JSON.")],
+    deps: Annotated[
+        str | None,
+        Parameter(help="module:attribute of the deps, or of a callable that returns deps."),
+    ] = None,
     debug: Debug = False,
 ) -> int:
     """Send calls over the roads to their tools, and report those that a guard lets pass."""
-    return asyncio.run(_check.check(as_agent(locate(agent), agent), probe, Screen()))
+    return _check.check(agent, probe, Screen(), deps=deps)
 
 
 @app.command(help=_help.REPLAY)

@@ -87,6 +87,7 @@ STATUS_EVENTS: Final = {
     "summarized": ("hookline.summarized", ("messages", "tokens")),
 }
 HOOK_NAME: Final = "hookline.hook.name"
+HOOK_ID: Final = "hookline.hook.id"
 HOOK_POINT: Final = "hookline.hook.point"
 HOOK_OUTCOME: Final = "hookline.hook.outcome"
 HOOK_DURATION: Final = "hookline.hook.duration"
