@@ -38,6 +38,7 @@ from hookline.points import (
     OnChatAbort,
     OnChatDone,
     OnStatus,
+    PreRequest,
 )
 from hookline.testing.cassette._calls import (
     call_difference,
@@ -102,6 +103,7 @@ class Cassette:
     def hooks(self) -> list[HookDef]:
         """The hooks that record and replay."""
         return [
+            define_hook("preRequest", self._step, **INNERMOST),
             define_hook("aroundRequest", self._request, **INNERMOST),
             define_hook("aroundToolCall", self._call, **INNERMOST),
             define_hook("onStatus", self._status, **INNERMOST),
@@ -167,6 +169,18 @@ class Cassette:
             raise self.error()
 
     # ── requests ────────────────────────────────────────────────────────────────────────────
+
+    async def _step(self, ctx: PreRequest[Any]) -> None:
+        """Go no further than the recorded chat, which may have been aborted before a step."""
+        if _IN_TOOL.get():
+            return
+        lane = self._lane(ctx.run)
+        if not self._is_live(lane) and lane.was_cut:
+            if ctx.iteration >= lane.recorded.steps:
+                await lane.wait_for_abort()
+            elif lane.next_request() is None:  # a wrapper waits until the abort
+                lane.settle_above()
+        lane.now.steps = ctx.iteration + 1
 
     async def _request(
         self, ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]

@@ -59,6 +59,8 @@ class Abort(msgspec.Struct, omit_defaults=True):
 class Track(msgspec.Struct, omit_defaults=True):
     """What a cassette has of one chat."""
 
+    steps: int = 0
+    """The number of steps that have begun."""
     requests: list[Request] = []
     calls: dict[str, list[CallEntry]] = {}
     abort: Abort | None = None
@@ -142,19 +144,26 @@ class Lane:
 
         A chat that aborted itself is aborted once all its calls have come to where they were.
         """
-        top: Lane = self
-        levels: list[tuple[Lane, str]] = [(self, place)] if place else []
-        while top.parent is not None and not top.parent.ended(top.call):
-            levels.append((top.parent, top.call))
-            top = top.parent
-        for lane, call in levels:
-            lane.settle(call)
-        for lane, call in levels:
+        if place:
+            self.settle(place)
+        top, levels = self.settle_above()
+        for lane, call in [(self, place), *levels] if place else levels:
             await lane._others_settle(call)
         abort = top.recorded.abort
         if abort is not None and not abort.by_reader:
             top.run.abort(abort.reason)
         await asyncio.Event().wait()
+
+    def settle_above(self) -> tuple[Lane, list[tuple[Lane, str]]]:
+        """Settle the calls that lead here and did not end; return the chat of the first, and all.
+        """
+        top: Lane = self
+        levels: list[tuple[Lane, str]] = []
+        while top.parent is not None and not top.parent.ended(top.call):
+            top.parent.settle(top.call)
+            levels.append((top.parent, top.call))
+            top = top.parent
+        return top, levels
 
     def ended(self, place: str) -> bool:
         """Whether the call ended when it was recorded."""
