@@ -42,6 +42,7 @@ from hookline.web._site.answers.streaming import Streaming, start_of
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Index, conversation_key
 from hookline.web._site.inbox import Inbox
+from hookline.web._site.policies import PolicyRoutes
 from hookline.web._site.routes import Routes
 from hookline.web._site.statuses import refused_for
 from hookline.web.relay._remote.run import RemoteRun
@@ -67,6 +68,9 @@ class Site:
         self._inbox: Inbox | None = None
         if config.approvers is not None:
             self._inbox = Inbox(config, self._index, self._answers, config.approvers)
+        self._policies: PolicyRoutes | None = None
+        if config.policies is not None:
+            self._policies = PolicyRoutes(config, self._index, config.policies)
         if config.page is not None:
             self.runs.record = self._routes.timelines.begin
 
@@ -147,6 +151,11 @@ class Site:
                 return await self._inbox.decide(request, principal)
             _allow(request, "GET")
             return await self._inbox.entries(principal)
+        if first == "policies" and not rest and self._policies is not None:
+            if request.method == "POST":
+                return await self._policies.replay(request, principal)
+            _allow(request, "GET")
+            return await self._policies.names(principal)
         if first == "page":
             _allow(request, "POST" if rest == "markdown" else "GET")
             return await self._routes.page(request, principal, rest)
