@@ -319,6 +319,7 @@ $('log').addEventListener('load', follows, true); // an image has its size now
 for (const kind of ['markdown', 'json']) {
   $(`export-${kind}`).addEventListener('click', () => { $('export').open = false; save(conversation, kind); });
 }
+$('show-policies').addEventListener('click', closePanels);
 $('show-list').addEventListener('click', () => {
   document.body.classList.toggle('list-open');
   document.body.classList.remove('timeline-open');
