@@ -70,7 +70,9 @@ async def test_who_may_sees_what_a_policy_would_have_done(browser: Any) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-async def test_axe_finds_no_violation_in_the_policies(browser: Any, scheme: str, width: int) -> None:
+async def test_axe_finds_no_violation_in_the_policies(
+    browser: Any, scheme: str, width: int
+) -> None:
     if not AXE.exists():
         missing("axe-core is not installed: scripts/web-clients")
     async with serve([]) as (_, url):

@@ -65,12 +65,11 @@ class Site:
         self._presence = Presence(config.agent.bus)
         self._answers = Answers(config, self._index, self._presence)
         self._routes = Routes(config, self._index)
-        self._inbox: Inbox | None = None
+        self._lists: dict[str, Inbox | PolicyRoutes] = {}  # by the first part of the path
         if config.approvers is not None:
-            self._inbox = Inbox(config, self._index, self._answers, config.approvers)
-        self._policies: PolicyRoutes | None = None
+            self._lists["approvals"] = Inbox(config, self._index, self._answers, config.approvers)
         if config.policies is not None:
-            self._policies = PolicyRoutes(config, self._index, config.policies)
+            self._lists["policies"] = PolicyRoutes(config, self._index, config.policies)
         if config.page is not None:
             self.runs.record = self._routes.timelines.begin
 
@@ -146,16 +145,11 @@ class Site:
         first, _, rest = request.path.removeprefix("/").partition("/")
         if first == "conversations":
             return await self._conversations(request, principal, rest)
-        if first == "approvals" and not rest and self._inbox is not None:
+        if first in self._lists and not rest:
             if request.method == "POST":
-                return await self._inbox.decide(request, principal)
+                return await self._lists[first].post(request, principal)
             _allow(request, "GET")
-            return await self._inbox.entries(principal)
-        if first == "policies" and not rest and self._policies is not None:
-            if request.method == "POST":
-                return await self._policies.replay(request, principal)
-            _allow(request, "GET")
-            return await self._policies.names(principal)
+            return await self._lists[first].get(principal)
         if first == "page":
             _allow(request, "POST" if rest == "markdown" else "GET")
             return await self._routes.page(request, principal, rest)

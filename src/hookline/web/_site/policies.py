@@ -47,11 +47,11 @@ class PolicyRoutes:
         self._policies = policies
         self._busy: set[str] = set()  # the principals whose replay runs
 
-    async def names(self, principal: str) -> Reply:
+    async def get(self, principal: str) -> Reply:
         """List the names of the policies that the principal may try out."""
         return json_reply({"policies": list(await self._policies_of(principal))})
 
-    async def replay(self, http: Request, principal: str) -> Reply:
+    async def post(self, http: Request, principal: str) -> Reply:
         """Replay the latest chats of the principal with a policy; return the verdicts."""
         caps = self._config.runs.caps
         body = read_object(await http.body(caps.body_bytes, caps.send))
@@ -127,7 +127,7 @@ class PolicyRoutes:
 def _row(verdict: Verdict, entry: Entry, policy: str) -> dict[str, Any]:
     reason = verdict.reason
     if verdict.now == "raised":
-        logger.warning("policy %r raised in the replay of %r: %s", policy, verdict.chat, reason)
+        logger.debug("policy %r raised in the replay of %r: %s", policy, verdict.chat, reason)
         reason = ""
     return {
         "conversation": entry.id,
