@@ -17,10 +17,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
 PAGE = (ROOT / "docs" / "evals.md").read_text()
-PROGRAMS = {
-    title: program
-    for title, program in re.findall(r"^## (\S+)\n.*?^```py\n(.*?)^```$", PAGE, re.DOTALL | re.M)
-}
+PROGRAM = re.compile(r"^## (\S+)\n.*?^```py\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+PROGRAMS: dict[str, str] = dict(PROGRAM.findall(PAGE))
 
 
 @pytest.fixture
