@@ -93,7 +93,8 @@ class PolicyRoutes:
         agent: Agent[Any] = self._config.agent
         chat_hooks = await hooks_of(self._config, ask)
         if chat_hooks is not None:
-            agent = agent.twin(hooks=[SimpleNamespace(hooks=chat_hooks)])
+            more_hooks: Any = SimpleNamespace(hooks=chat_hooks)  # of any form that a chat takes
+            agent = agent.twin(hooks=[more_hooks])
         records = [record for record, _ in chats]
         report = await replay(records, agent, hooks=hooks, deps=lambda record: deps)
         entries = {record.id: entry for record, entry in chats}
