@@ -397,6 +397,7 @@ DOOR_PLANS = {
         "_site.answers.responses",
         "_site.detached",
         "_site.inbox",
+        "_site.policies",
         "_site.markdown",
         "_site.routes",
         "_site.application",
@@ -491,6 +492,7 @@ NEIGHBOURS = {
     "cli": {"durable", "hooks", "mcp", "providers", "replay", "testing", "web", "workspace"},
     "mcp": {"providers"},
     "testing": {"workspace"},
+    "web": {"replay"},
     "workspace": {"hooks"},
 }
 

@@ -7,6 +7,7 @@ not matter in which order chats run at the same time. Chats with equal messages 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 from collections import defaultdict
@@ -17,9 +18,11 @@ import msgspec
 
 from hookline import Run
 from hookline.testing.cassette._difference import CassetteError, pretty
+from hookline.testing.cassette._scrub import Scrub
 from hookline.testing.cassette._shape import fold, unfold
 
 FORMAT: Final = 1
+NAME_LENGTH: Final = 60
 AGAIN: Final = "delete the file and run the test to record it again"
 
 
@@ -59,6 +62,8 @@ class Abort(msgspec.Struct, omit_defaults=True):
 class Track(msgspec.Struct, omit_defaults=True):
     """What a cassette has of one chat."""
 
+    steps: int = 0
+    """The number of steps that have begun."""
     requests: list[Request] = []
     calls: dict[str, list[CallEntry]] = {}
     abort: Abort | None = None
@@ -137,24 +142,39 @@ class Lane:
             self._moved.clear()
             await self._moved.wait()
 
+    async def reach(self, step: int) -> None:
+        """Go no further than the recorded chat, which may have been aborted before this step."""
+        if not self.was_cut:
+            return
+        if step >= self.recorded.steps:
+            await self.wait_for_abort()
+        elif self.next_request() is None:  # a wrapper waits until the abort
+            self.settle_above()
+
     async def wait_for_abort(self, place: str = "") -> None:
         """Wait in an answer, or in the call at this place, for the abort that ended the chat.
 
         A chat that aborted itself is aborted once all its calls have come to where they were.
         """
-        top: Lane = self
-        levels: list[tuple[Lane, str]] = [(self, place)] if place else []
-        while top.parent is not None and not top.parent.ended(top.call):
-            levels.append((top.parent, top.call))
-            top = top.parent
-        for lane, call in levels:
-            lane.settle(call)
-        for lane, call in levels:
+        if place:
+            self.settle(place)
+        top, levels = self.settle_above()
+        for lane, call in [(self, place), *levels] if place else levels:
             await lane._others_settle(call)
         abort = top.recorded.abort
         if abort is not None and not abort.by_reader:
             top.run.abort(abort.reason)
         await asyncio.Event().wait()
+
+    def settle_above(self) -> tuple[Lane, list[tuple[Lane, str]]]:
+        """Settle the calls that lead here and did not end; return them, and the chat above."""
+        top: Lane = self
+        levels: list[tuple[Lane, str]] = []
+        while top.parent is not None and not top.parent.ended(top.call):
+            top.parent.settle(top.call)
+            levels.append((top.parent, top.call))
+            top = top.parent
+        return top, levels
 
     def ended(self, place: str) -> bool:
         """Whether the call ended when it was recorded."""
@@ -213,6 +233,16 @@ def write_tape(path: Path, mode: str, tracks: dict[str, Track]) -> None:
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     new.write_text("\n".join(lines) + "\n", encoding="utf-8")
     new.replace(path)
+
+
+def lane_name(run: Run[Any], scrub: Scrub) -> str:
+    """The message of the chat, as JSON; a long one is cut and has a digest."""
+    texts = [message.text for message in run.history if message.role == "user"]
+    text = scrub(texts[-1]) if texts else ""
+    if len(text) > NAME_LENGTH:
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        text = f"{text[:NAME_LENGTH]}… {digest}"
+    return json.dumps(text, ensure_ascii=False)
 
 
 def numbered(name: str, counts: defaultdict[str, int]) -> str:

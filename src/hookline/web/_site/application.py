@@ -42,6 +42,7 @@ from hookline.web._site.answers.streaming import Streaming, start_of
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Index, conversation_key
 from hookline.web._site.inbox import Inbox
+from hookline.web._site.policies import PolicyRoutes
 from hookline.web._site.routes import Routes
 from hookline.web._site.statuses import refused_for
 from hookline.web.relay._remote.run import RemoteRun
@@ -64,9 +65,11 @@ class Site:
         self._presence = Presence(config.agent.bus)
         self._answers = Answers(config, self._index, self._presence)
         self._routes = Routes(config, self._index)
-        self._inbox: Inbox | None = None
+        self._lists: dict[str, Inbox | PolicyRoutes] = {}  # by the first part of the path
         if config.approvers is not None:
-            self._inbox = Inbox(config, self._index, self._answers, config.approvers)
+            self._lists["approvals"] = Inbox(config, self._index, self._answers, config.approvers)
+        if config.policies is not None:
+            self._lists["policies"] = PolicyRoutes(config, self._index, config.policies)
         if config.page is not None:
             self.runs.record = self._routes.timelines.begin
 
@@ -142,11 +145,11 @@ class Site:
         first, _, rest = request.path.removeprefix("/").partition("/")
         if first == "conversations":
             return await self._conversations(request, principal, rest)
-        if first == "approvals" and not rest and self._inbox is not None:
+        if first in self._lists and not rest:
             if request.method == "POST":
-                return await self._inbox.decide(request, principal)
+                return await self._lists[first].post(request, principal)
             _allow(request, "GET")
-            return await self._inbox.entries(principal)
+            return await self._lists[first].get(principal)
         if first == "page":
             _allow(request, "POST" if rest == "markdown" else "GET")
             return await self._routes.page(request, principal, rest)

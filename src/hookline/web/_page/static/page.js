@@ -4,9 +4,11 @@
 import { $, button, make } from './dom.js';
 import { enqueue, grow, hint, nextQueued, take, unqueue } from './compose.js';
 import { save } from './export.js';
-import { closeInbox, openInbox, watchInbox } from './inbox.js';
+import { openInbox, watchInbox } from './inbox.js';
 import { markCurrent, refreshList } from './list.js';
 import './look.js';
+import { offerPolicies } from './policies.js';
+import { closeSection } from './section.js';
 import { actions, ask, askJson, events, Problem, useToken } from './server.js';
 import { View } from './view.js';
 
@@ -270,7 +272,7 @@ Object.assign(actions, {
   conversation: () => conversation,
   state: (text) => setState(running ? text : '', running),
   stick,
-  open(id) { closePanels(); closeInbox(); load(id); },
+  open(id) { closePanels(); closeSection(); load(id); },
   gone(id) { if (id === conversation) load(null); },
   answer: (id, said) => run({ conversation, answers: { [id]: said } }),
   again: (messageId) => run({ conversation, regenerate: true, messageId }),
@@ -310,13 +312,14 @@ $('say').addEventListener('keydown', (event) => {
   if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); send(); }
 });
 $('stop').addEventListener('click', () => { stop(); $('say').focus(); });
-$('new').addEventListener('click', () => { closePanels(); closeInbox(); load(null); $('say').focus(); });
+$('new').addEventListener('click', () => { closePanels(); closeSection(); load(null); $('say').focus(); });
 $('latest').addEventListener('click', toEnd);
 $('log').addEventListener('scroll', scrolled);
 $('log').addEventListener('load', follows, true); // an image has its size now
 for (const kind of ['markdown', 'json']) {
   $(`export-${kind}`).addEventListener('click', () => { $('export').open = false; save(conversation, kind); });
 }
+$('show-policies').addEventListener('click', closePanels);
 $('show-list').addEventListener('click', () => {
   document.body.classList.toggle('list-open');
   document.body.classList.remove('timeline-open');
@@ -334,8 +337,7 @@ addEventListener('keydown', (event) => {
   const { classList } = document.body;
   if ($('export').open) $('export').open = false;
   else if (classList.contains('list-open') || classList.contains('timeline-open')) closePanels();
-  else if (!$('inbox').hidden) closeInbox();
-  else stop();
+  else if (!closeSection()) stop();
 });
 addEventListener('hashchange', () => {
   const given = new URLSearchParams(location.hash.slice(1));
@@ -356,6 +358,7 @@ async function meet() {
     document.title = actions.about.title;
     if ($('empty')) showEmpty();
     watchInbox();
+    offerPolicies();
   } catch { /* the page works without it */ }
 }
 
