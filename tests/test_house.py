@@ -153,6 +153,9 @@ DOOR_PLANS = {
     ),
     "replay": (
         "_records",
+        "_cassettes",
+        "_audits",
+        "_sources",
         "_fork",
         "_outside",
         "_player",
@@ -483,6 +486,7 @@ NEIGHBOURS = {
     "__main__": {"cli"},
     "cli": {"durable", "hooks", "mcp", "providers", "replay", "testing", "web", "workspace"},
     "mcp": {"providers"},
+    "replay": {"testing"},
     "testing": {"workspace"},
     "workspace": {"hooks"},
 }

@@ -165,8 +165,13 @@ class Lane:
 # ── the file ────────────────────────────────────────────────────────────────────────────────
 
 
-def read_tape(path: Path, mode: str) -> dict[str, Track]:
-    """Read the chats of a file; raises CassetteError if it is not a cassette of this mode."""
+def read_cassette(path: str | os.PathLike[str]) -> dict[str, Track]:
+    """Read the chats of a file by their names; raises CassetteError if it is not a cassette."""
+    return read_tape(Path(path), None)
+
+
+def read_tape(path: Path, mode: str | None) -> dict[str, Track]:
+    """Read the chats of a file of this mode, or of any mode."""
     text = path.read_text(encoding="utf-8")
     try:
         loaded = json.loads(text)
@@ -179,7 +184,7 @@ def read_tape(path: Path, mode: str) -> dict[str, Track]:
             f"cassette {str(path)!r} has format {version!r}, and this version reads {FORMAT}; "
             f"{AGAIN}"
         )
-    if data.get("mode") != mode:
+    if mode is not None and data.get("mode") != mode:
         raise CassetteError(
             f"cassette {str(path)!r} was recorded with mode={data.get('mode')!r}, not {mode!r}; "
             "use the recorded mode, or record it again"
