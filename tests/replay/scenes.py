@@ -8,7 +8,17 @@ import os
 import random
 from unittest.mock import patch
 
-from hookline import Agent, Approve, Ask, Conversation, Deny, MemoryStore, define_hook, tool
+from hookline import (
+    Agent,
+    Approve,
+    Ask,
+    Conversation,
+    Deny,
+    MemoryStore,
+    ToolMessage,
+    define_hook,
+    tool,
+)
 from hookline.hooks import audit
 from hookline.replay import record_of_log, records_in
 from hookline.runtimes import Durable, Journal
@@ -224,3 +234,45 @@ def _counted(ctx):
 def policy(name):
     point, hook, *options = POLICIES[name]
     return define_hook(point, hook, name=name, **(options[0] if options else {}))
+
+
+# ── what happens live ───────────────────────────────────────────────────────────────────────
+
+
+async def _live(turns, way, *hooks):
+    """The calls of a live chat: outcome, arguments that ran, and whether a person was asked."""
+    conversation = Conversation()
+    asked = set()
+
+    def person(request, run):
+        asked.add(request.call.id)
+        return decide(way)(request, run)
+
+    response = await make_agent(turns).chat(
+        "go", approver=person, hooks=list(hooks), conversation=conversation
+    )
+    calls = {}
+    for message in response.messages:
+        if isinstance(message, ToolMessage):
+            ran = message.ran.arguments if message.ran is not None else None
+            calls[message.call_id] = (message.outcome, ran, message.call_id in asked)
+    return calls
+
+
+def _kinds(before, after):
+    """What became of each call that differs, in the words of a verdict."""
+    changed = {}
+    for id, (outcome, ran, asked) in before.items():
+        other_outcome, other_ran, other_asked = after[id]
+        if other_asked and not asked:
+            changed[id] = "asks"
+        elif other_outcome != outcome:
+            changed[id] = "denied" if other_outcome == "denied" else "allowed"
+        elif other_ran != ran:
+            changed[id] = "changed"
+    return changed
+
+
+async def expected_verdicts(turns, way, hook):
+    """The verdicts of a hook, from two live runs of a chat."""
+    return list(_kinds(await _live(turns, way), await _live(turns, way, hook)).values())

@@ -1,6 +1,6 @@
 """Reads the chats of a cassette: the requests as messages, with the results that tools returned.
 
-A call's id is its place on the cassette, such as `0.1`: its step, and its position in the answer.
+A call's id is made from its step and its position in the answer: `call_0_1`.
 """
 
 from __future__ import annotations
@@ -58,28 +58,35 @@ def records_of_cassette(path: Path) -> Iterator[Record]:
         if track.requests and name.rpartition(SUB_AGENT)[0] not in tracks
     }
     resumed = [chat for chat in chats.values() if chat.is_resumed]
+    ends: dict[str, _Chat] = {}
     for name, chat in chats.items():
         later = next((other for other in resumed if other.continues(chat)), None)
         if later is None:
-            yield chat.record(name)
-        else:  # the record of the later chat has both
+            ends[name] = chat
+        else:
             resumed.remove(later)
+            later.earlier = chat
+    for name, chat in ends.items():
+        yield chat.record(name)
 
 
 class _Chat:
-    """One chat of a cassette. Each request has the whole history, so the first one tells what came
-    before the chat."""
+    """One chat of a cassette.
+
+    Each request has the whole history, so the first one tells what came before the chat.
+    """
 
     def __init__(self, track: Track) -> None:
+        self.earlier: _Chat | None = None  # whose questions were answered when this one began
         self._requests = track.requests
-        self._runs = track.calls
+        self._runs = {_id(*place.split(".", 1)): runs for place, runs in track.calls.items()}
         self._first: list[Shape] = track.requests[0].body["messages"]
         self._last: list[Shape] = track.requests[-1].body["messages"]
 
     @property
     def is_resumed(self) -> bool:
         """Whether the chat began with the answers to the questions of another."""
-        return self._first[-1]["role"] == "tool"
+        return bool(self._first[-1]["role"] == "tool")
 
     def continues(self, other: _Chat) -> bool:
         """Whether this chat began with the answers to the questions of the other one."""
@@ -87,12 +94,18 @@ class _Chat:
         if self is other or self._first[:size] != other._last:
             return False
         answer, *results = self._first[size:]
-        return [answer["role"], *{shape["role"] for shape in results}] == ["assistant", "tool"]
+        roles = [answer["role"], *{shape["role"] for shape in results}]
+        return roles == ["assistant", "tool"]
+
+    @property
+    def runs(self) -> dict[str, list[CallEntry]]:
+        """The runs of calls by id, also before the chat was resumed."""
+        return self._runs if self.earlier is None else {**self.earlier.runs, **self._runs}
 
     def record(self, name: str) -> Record:
         """The record of the chat."""
         start = max(at for at, shape in enumerate(self._first) if shape["role"] == "user")
-        before = _messages(self._first[:start], "before ")
+        before = _messages(self._first[:start], "before_")
         own = _messages(self._first[start:])
         answered: Request | None = None
         for request in self._requests:
@@ -103,10 +116,10 @@ class _Chat:
             if is_whole:
                 own.append(_answer(request))
         record = record_of(before, own, id=name, source="cassette")
-        calls = dict(record.calls)
+        calls, all_runs = dict(record.calls), self.runs
         for message in own:
             for call in message.tool_calls if isinstance(message, AssistantMessage) else ():
-                runs = self._runs.get(call.id)
+                runs = all_runs.get(call.id)
                 if runs and runs[-1].result is not None:
                     calls[call.id] = _call(call, runs[-1], calls.get(call.id))
         return msgspec.structs.replace(record, calls=calls)
@@ -136,9 +149,13 @@ def _results(shapes: list[Shape], step: int) -> list[Message]:
 
 
 def _ids(shape: Shape, step: str) -> dict[str, str]:
-    """The calls of an answer: the ids of the request, and their places."""
+    """The calls of an answer: their ids in the request, and in the record."""
     calls = [part["id"] for part in shape["parts"] if part["part"] == "call"]
-    return {id: f"{step}.{position}" for position, id in enumerate(calls)}
+    return {id: _id(step, position) for position, id in enumerate(calls)}
+
+
+def _id(step: object, position: object) -> str:
+    return f"call_{step}_{position}"
 
 
 def _message(shape: Shape, ids: dict[str, str]) -> Message:
@@ -188,7 +205,7 @@ def _answer(request: Request) -> AssistantMessage:
                     parts[-1] = last.replace(meta=meta or {})
             case ToolCallChunk(index=index, name=name, arguments=text):
                 if index not in calls:
-                    id = f"{request.step}.{len(calls)}"
+                    id = _id(request.step, len(calls))
                     calls[index] = len(parts), []
                     parts.append(ToolCall(id=id, name=name or "", arguments={}))
                 calls[index][1].append(text)
