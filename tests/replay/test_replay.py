@@ -113,6 +113,17 @@ async def test_a_hook_that_reaches_out_is_told_so():
         socket.create_connection(("127.0.0.1", 9))
 
 
+async def test_a_hook_that_raises_is_one_verdict_of_its_chat():
+    def breaks(ctx):
+        raise KeyError("amount")
+
+    store = MemoryStore()
+    agent = Agent(ScriptedModel([call("pay", amount=1)] * 2, "done"), tools=[pay], store=store)
+    await agent.chat("go", conversation="talk")
+    report = await replay(store, agent, hooks=[define_hook("preToolCall", breaks)])
+    assert [(verdict.was, verdict.now) for verdict in report] == [("done", "raised")]
+
+
 async def test_hooks_on_answers_and_results_have_verdicts_too():
     def hide(ctx):
         return ctx.response.replace(text=ctx.response.text.replace("4711", "****"))

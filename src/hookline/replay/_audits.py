@@ -29,7 +29,7 @@ def is_audit(path: Path) -> bool:
 
 
 def records_of_audit(path: Path, *, prefix: str, since: float | None) -> Iterator[Record]:
-    """Yield the chats of the file, the conversations that ended first in it first."""
+    """Yield the chats of the file; a conversation that ends earlier in it comes earlier."""
     last = {_talk_of(line): number for number, line in _lines(path)}
     open_talks: dict[str, _Talk] = {}
     for number, line in _lines(path):
@@ -72,9 +72,8 @@ class _Talk:
     def add(self, line: dict[str, Any], place: str) -> None:
         """Add a line."""
         what, call = line["what"], line.get("call", "")
-        if what == "chat started":
-            self._began[line["chat"]] = line["at"]
-        elif what.endswith(" message"):
+        self._began.setdefault(line["chat"], line["at"])
+        if what.endswith(" message"):
             if "text" not in line:
                 raise UsageError(
                     f"{place} has no text, because it was written without content; only files of "
@@ -82,9 +81,9 @@ class _Talk:
                 )
             self._add_message(what, line)
         elif what == "tool started":
-            fields = self._ran.setdefault(call, {})
-            if line["arguments"] != self._calls[call].arguments:
-                fields["arguments"] = line["arguments"]
+            asked = self._calls.get(call)  # None if the file begins in the middle of the chat
+            if asked is not None and asked.arguments != line.get("arguments"):
+                self._ran.setdefault(call, {})["arguments"] = line.get("arguments")
         elif what in ("approval: approve", "approval: deny"):
             fields = self._ran.setdefault(call, {})
             fields["approved"] = what == "approval: approve"

@@ -174,9 +174,9 @@ def _message(shape: Shape, ids: dict[str, str]) -> Message:
 def _call(call: ToolCall, run: CallEntry, told: CallRecord | None) -> CallRecord:
     """What the run of a call tells, and what the next request tells of its outcome."""
     result: ToolResult | ToolFailure = msgspec.convert(run.result, ToolResult | ToolFailure)
-    ended = "stopped" if run.stops else "error" if isinstance(result, ToolFailure) else "ok"
+    outcome = "error" if isinstance(result, ToolFailure) else "ok"
     return CallRecord(
-        outcome=ended if told is None else told.outcome,
+        outcome=outcome if told is None else told.outcome,
         result=result,
         arguments=None if run.arguments == call.arguments else run.arguments,
     )
