@@ -193,16 +193,10 @@ def _answer(request: Request) -> AssistantMessage:
     for chunk in msgspec.convert(request.answer["chunks"], list[Chunk]):
         match chunk:
             case TextChunk(text=text) | ReasoningChunk(text=text):
-                kind = Text if isinstance(chunk, TextChunk) else Reasoning
-                last = parts[-1] if parts else None
-                if isinstance(last, kind) and last.meta is None:
-                    parts[-1] = last.replace(text=last.text + text)
-                else:
-                    parts.append(kind(text))
+                _add_text(parts, Text if isinstance(chunk, TextChunk) else Reasoning, text)
             case PartEndChunk(meta=meta):
-                last = parts[-1] if parts else None
-                if isinstance(last, (Text, Reasoning)):
-                    parts[-1] = last.replace(meta=meta or {})
+                if parts and isinstance(parts[-1], (Text, Reasoning)):
+                    parts[-1] = parts[-1].replace(meta=meta or {})
             case ToolCallChunk(index=index, name=name, arguments=text):
                 if index not in calls:
                     id = _id(request.step, len(calls))
@@ -222,6 +216,14 @@ def _answer(request: Request) -> AssistantMessage:
         model=finish.model,
         meta=finish.meta,
     )
+
+
+def _add_text(parts: list[Any], kind: type[Text | Reasoning], text: str) -> None:
+    last = parts[-1] if parts else None
+    if isinstance(last, kind) and last.meta is None:
+        parts[-1] = last.replace(text=last.text + text)
+    else:
+        parts.append(kind(text))
 
 
 def _with_arguments(call: Any, text: str) -> Any:

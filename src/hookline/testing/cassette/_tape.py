@@ -27,15 +27,20 @@ class Request(msgspec.Struct):
     """A request and its answer."""
 
     step: int
+    """The step of the chat, counted from 0."""
     body: dict[str, Any]
+    """What the model read: the system text, tools, settings and messages, without ids."""
     answer: dict[str, Any] = {}
+    """The `chunks`, the `error` if there was one, and `ended`, false if the answer was cut off."""
 
 
 class CallEntry(msgspec.Struct, omit_defaults=True):
     """One run of a call."""
 
     tool: str
+    """The tool's name."""
     arguments: dict[str, Any] = {}
+    """The arguments with which it ran."""
     effects: list[dict[str, Any]] = []
     """The progress that the tool reported and the questions that it asked, in order."""
     changes: dict[str, dict[str, Any]] = {}
@@ -47,21 +52,27 @@ class CallEntry(msgspec.Struct, omit_defaults=True):
     ended: bool = True
     """False if the chat was aborted while the tool ran."""
     result: dict[str, Any] | None = None
+    """The result as JSON data; None if the tool leads to another agent, or did not end."""
 
 
 class Abort(msgspec.Struct, omit_defaults=True):
     """How a chat was aborted."""
 
     reason: str | None = None
+    """The reason, if there was one."""
     by_reader: bool = False
+    """Whether the reader left the stream."""
 
 
 class Track(msgspec.Struct, omit_defaults=True):
     """What a cassette has of one chat."""
 
     requests: list[Request] = []
+    """The requests in order, also those that failed."""
     calls: dict[str, list[CallEntry]] = {}
+    """The runs of each call, by its step and its position in the answer: `0.1`."""
     abort: Abort | None = None
+    """How the chat was aborted; None if it was not."""
 
 
 class Lane:
