@@ -154,6 +154,9 @@ DOOR_PLANS = {
     ),
     "replay": (
         "_records",
+        "_cassettes",
+        "_audits",
+        "_sources",
         "_fork",
         "_outside",
         "_player",
@@ -491,6 +494,7 @@ NEIGHBOURS = {
     "__main__": {"cli"},
     "cli": {"durable", "hooks", "mcp", "providers", "replay", "testing", "web", "workspace"},
     "mcp": {"providers"},
+    "replay": {"testing"},
     "testing": {"workspace"},
     "web": {"replay"},
     "workspace": {"hooks"},

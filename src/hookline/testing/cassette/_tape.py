@@ -30,15 +30,20 @@ class Request(msgspec.Struct):
     """A request and its answer."""
 
     step: int
+    """The step of the chat, counted from 0."""
     body: dict[str, Any]
+    """What the model read: the system text, tools, settings and messages, without ids."""
     answer: dict[str, Any] = {}
+    """The `chunks`, the `error` if there was one, and `ended`, false if the answer was cut off."""
 
 
 class CallEntry(msgspec.Struct, omit_defaults=True):
     """One run of a call."""
 
     tool: str
+    """The tool's name."""
     arguments: dict[str, Any] = {}
+    """The arguments with which it ran."""
     effects: list[dict[str, Any]] = []
     """The progress that the tool reported and the questions that it asked, in order."""
     changes: dict[str, dict[str, Any]] = {}
@@ -50,13 +55,16 @@ class CallEntry(msgspec.Struct, omit_defaults=True):
     ended: bool = True
     """False if the chat was aborted while the tool ran."""
     result: dict[str, Any] | None = None
+    """The result as JSON data; None if the tool leads to another agent, or did not end."""
 
 
 class Abort(msgspec.Struct, omit_defaults=True):
     """How a chat was aborted."""
 
     reason: str | None = None
+    """The reason, if there was one."""
     by_reader: bool = False
+    """Whether the reader left the stream."""
 
 
 class Track(msgspec.Struct, omit_defaults=True):
@@ -65,8 +73,11 @@ class Track(msgspec.Struct, omit_defaults=True):
     steps: int = 0
     """The number of steps that have begun."""
     requests: list[Request] = []
+    """The requests in order, also those that failed."""
     calls: dict[str, list[CallEntry]] = {}
+    """The runs of each call, by its step and its position in the answer: `0.1`."""
     abort: Abort | None = None
+    """How the chat was aborted; None if it was not."""
 
 
 class Lane:
@@ -185,8 +196,13 @@ class Lane:
 # ── the file ────────────────────────────────────────────────────────────────────────────────
 
 
-def read_tape(path: Path, mode: str) -> dict[str, Track]:
-    """Read the chats of a file; raises CassetteError if it is not a cassette of this mode."""
+def read_cassette(path: str | os.PathLike[str]) -> dict[str, Track]:
+    """Read the chats of a file by their names; raises CassetteError if it is not a cassette."""
+    return read_tape(Path(path), None)
+
+
+def read_tape(path: Path, mode: str | None) -> dict[str, Track]:
+    """Read the chats of a file of this mode, or of any mode."""
     text = path.read_text(encoding="utf-8")
     try:
         loaded = json.loads(text)
@@ -199,7 +215,7 @@ def read_tape(path: Path, mode: str) -> dict[str, Track]:
             f"cassette {str(path)!r} has format {version!r}, and this version reads {FORMAT}; "
             f"{AGAIN}"
         )
-    if data.get("mode") != mode:
+    if mode is not None and data.get("mode") != mode:
         raise CassetteError(
             f"cassette {str(path)!r} was recorded with mode={data.get('mode')!r}, not {mode!r}; "
             "use the recorded mode, or record it again"
