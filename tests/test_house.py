@@ -299,6 +299,7 @@ DOOR_PLANS = {
         "_job",
         "_status",
         "_timeline",
+        "_sent",
         "_trace",
         "_client",
         "_check",
