@@ -272,8 +272,8 @@ class Client:
     def _operated(self) -> Operated:
         if not isinstance(self._board, Operated):
             raise UsageError(
-                f"{type(self)!r} cannot list, end, delete or send to the chats on Restate; use Restate's "
-                "own program, as in `restate invocations list`, or its user interface"
+                f"{type(self)!r} cannot list, end, delete or send to the chats on Restate; use "
+                "Restate's own program, as in `restate invocations list`, or its user interface"
             )
         return self._board
 

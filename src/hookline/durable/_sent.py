@@ -44,7 +44,7 @@ def sent_messages(record: Record) -> tuple[ChatMessage, ...]:
             decisions.update({item["message"]["id"]: item.get("refused") for item in steered})
     is_over = record.outcome is not None and record.state != "quarantined"
     messages: list[ChatMessage] = []
-    for body in record.messages:
+    for body, _ in record.messages:
         sent = read_sent(body)
         id, status, reason = sent.message.id, "queued", None
         if id in written:

@@ -88,8 +88,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """The record, each batch with its time."""
     questions: list[tuple[str, str, float, str | None, float | None]]
     """Id, body, time, answer, and its time."""
-    messages: list[str] = []
-    """The messages that clients have sent into the chat, in their order."""
+    messages: list[tuple[str, float]] = []
+    """The messages that clients have sent into the chat, in their order: body, time."""
 
 
 def state_of(outcome: str) -> State:

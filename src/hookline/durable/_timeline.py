@@ -1,4 +1,4 @@
-"""The timeline of a durable chat: its record, lives, questions and answers, by their times."""
+"""The timeline of a durable chat: its record, lives, questions and messages, by their times."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, cast
 import msgspec
 
 from hookline import ApprovalRequest, Approve
-from hookline.durable._job import read_decision
+from hookline.durable._job import read_decision, read_sent
 from hookline.durable._status import Record
 from hookline.runtimes import Batch, Line
 
@@ -18,6 +18,7 @@ Kind = Literal[
     "step",
     "question",
     "answer",
+    "message",
     "abort",
     "release",
     "wait",
@@ -51,7 +52,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 def timeline(record: Record) -> tuple[Event, ...]:
     """Return what has happened to a chat."""
-    events = [*_lives(record), *_steps(record), *_questions(record)]
+    events = [*_lives(record), *_steps(record), *_questions(record), *_messages(record)]
     events.append(Event(at=record.created, kind="start"))
     if record.aborted is not None:
         reason = msgspec.json.decode(record.abort or "null")
@@ -105,6 +106,12 @@ def _calls(value: Any) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         for item in value:  # pyright: ignore[reportUnknownVariableType]
             yield from _calls(item)
+
+
+def _messages(record: Record) -> Iterator[Event]:
+    for body, at in record.messages:
+        sent = read_sent(body)
+        yield Event(at=at, kind="message", name=sent.message.id, text=sent.when)
 
 
 def _questions(record: Record) -> Iterator[Event]:

@@ -220,7 +220,7 @@ class Board:
 
         def work() -> Generator[Statement, list[Row], bool]:
             yield from self._outcome_of(id)
-            # The job first: no other sender gets the same number, and the job does not end meanwhile.
+            # The job first: nobody else gets the same number, and the job does not end meanwhile.
             sql = (
                 "UPDATE hookline_job SET answers = answers WHERE queue = $1 AND id = $2 "
                 "AND (outcome IS NULL OR state = 'quarantined') RETURNING id"
@@ -404,7 +404,7 @@ class Board:
                 f"FROM hookline_job_question {where} asked, request",
                 at,
             )
-            messages = yield Statement(f"SELECT body FROM hookline_job_message {where} n", at)
+            messages = yield Statement(f"SELECT body, sent FROM hookline_job_message {where} n", at)
             return Record(
                 id=id,
                 created=job[0],
@@ -417,7 +417,7 @@ class Board:
                 lives=[tuple(row) for row in lives],
                 batches=[(row[0], bytes(row[1])) for row in batches],
                 questions=[tuple(row) for row in questions],
-                messages=[row[0] for row in messages],
+                messages=[tuple(row) for row in messages],
             )
 
         record: Record = await self._at(id, work)
