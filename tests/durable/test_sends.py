@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.durable import sends
 from tests.durable._engines import Engine
 from tests.durable.conftest import engine_at
 from tests.durable.test_engines import asking, waits
@@ -193,3 +195,11 @@ async def test_what_cannot_be_sent_is_refused(client: Client) -> None:
         await client.send(id, "Hi.", when="now")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="start it first"):
         await client.send("nobody", "Hi.")
+
+
+async def test_messages_into_chats_whose_workers_are_killed_come_once_and_in_order(
+    engine: Engine,
+) -> None:
+    """The short form of scripts/durable-kills --sends."""
+    options = Namespace(chats=4, sends=3, kills=2, every=0.2, relay=False)
+    assert await sends.run(engine, options)
