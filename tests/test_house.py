@@ -299,7 +299,6 @@ DOOR_PLANS = {
         "_job",
         "_status",
         "_timeline",
-        "_sent",
         "_trace",
         "_client",
         "_check",

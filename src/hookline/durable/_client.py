@@ -24,7 +24,6 @@ from hookline.durable._job import (
     read_decision,
     read_outcome,
 )
-from hookline.durable._sent import TOO_LATE, ChatMessage, sent_messages
 from hookline.durable._status import (
     ChatStatus,
     Counts,
@@ -34,7 +33,7 @@ from hookline.durable._status import (
     State,
     check_query,
 )
-from hookline.durable._timeline import Event, timeline
+from hookline.durable._timeline import TOO_LATE, ChatMessage, Event, sent_messages, timeline
 from hookline.durable._trace import current_trace
 from hookline.errors import ApprovalError, RemoteChatError, UsageError
 from hookline.points import as_tuple
