@@ -6,6 +6,10 @@ the chat would end. What it takes is a recorded step. Each message passes preSte
 written like every other message, through preMessage and onMessage. A message is in no second chat:
 it stays in this queue until it is in the history, and what is left at the end goes back to its
 sender.
+
+Clients of a durable chat send from other processes. Their messages are rows of the engine, which
+the chat reads at the same two places. A later life reads all of them again: the recorded steps tell
+it which were taken out before.
 """
 
 from __future__ import annotations
@@ -45,9 +49,7 @@ def send(chat: Chat, message: Any, when: When) -> SentMessage:
     if chat.life.phase > Phase.RUNNING:
         sent.decide("returned", TOO_LATE)
         return sent
-    inbox = chat.progress.inbox
-    if inbox is None:
-        inbox = chat.progress.inbox = Inbox()
+    inbox = _inbox(chat)
     if inbox.full:
         sent.decide("returned", f"{MAX_QUEUED} messages wait already")
         return sent
@@ -92,6 +94,12 @@ def _runs_on(chat: Chat, conversation: Conversation) -> bool:
     return own.id == conversation.id and own.store is conversation.store
 
 
+def _inbox(chat: Chat) -> Inbox:
+    if chat.progress.inbox is None:
+        chat.progress.inbox = Inbox()
+    return chat.progress.inbox
+
+
 def may_have_input(chat: Chat, answer: object) -> bool:
     """Whether the next step has a request, and messages may wait for it."""
     return answer is None and (chat.progress.inbox is not None or chat.runtime is not LOCAL)
@@ -102,6 +110,10 @@ async def take_input(chat: Chat, step: int, *, idle: bool) -> bool:
     if chat.last.finish_reason == "pause":  # the provider goes on with its own answer
         return False
     key: Key = (IDLE_INPUT if idle else INPUT, step)
+    if chat.runtime is not LOCAL and not chat.runtime.has_passed(key):
+        for message, when in await chat.runtime.messages():
+            _inbox(chat).add(SentMessage(message, when))
+        chat.check()
     due = () if chat.progress.inbox is None else chat.progress.inbox.due(idle=idle)
     if not chat.asks(due, *key):
         return False
@@ -112,9 +124,8 @@ async def take_input(chat: Chat, step: int, *, idle: bool) -> bool:
         if decision.refused is None:
             accepted = True
             await commit(chat, decision.message)
-        if chat.progress.inbox is not None:
-            status: SentStatus = "delivered" if decision.refused is None else "returned"
-            chat.progress.inbox.decide(decision.message.id, status, decision.refused)
+        status: SentStatus = "delivered" if decision.refused is None else "returned"
+        _inbox(chat).decide(decision.message.id, status, decision.refused)
     return accepted
 
 

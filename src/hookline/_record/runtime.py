@@ -19,8 +19,8 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, TypeVarTuple, cast
 from hookline._base.cancel import finished
 from hookline._base.json import Reader
 from hookline._base.log import log_throw
-from hookline._base.messages import Data, Usage, encoded
-from hookline._base.returns import ApprovalRequest, Decision
+from hookline._base.messages import Data, Usage, UserMessage, encoded
+from hookline._base.returns import ApprovalRequest, Decision, When
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -259,6 +259,10 @@ class Runtime(Protocol):
         """
         ...
 
+    async def messages(self) -> Sequence[tuple[UserMessage, When]]:
+        """Return the messages that other processes have sent into the chat since the last call."""
+        ...
+
     def now(self) -> float:
         """Return seconds since the epoch.
 
@@ -334,6 +338,10 @@ class LocalRuntime:
     def has_passed(self, key: Key) -> bool:
         """Return False, because a local chat has no earlier life."""
         return False
+
+    async def messages(self) -> Sequence[tuple[UserMessage, When]]:
+        """Return nothing, because only this process knows a local chat."""
+        return ()
 
     def now(self) -> float:
         """Return the system time, in seconds since the epoch."""
