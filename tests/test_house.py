@@ -74,6 +74,7 @@ PLAN = {
         "partial",
         "output",
         "prices",
+        "prefix",
     ),
     "_hooks": (
         "points",
@@ -207,6 +208,7 @@ DOOR_PLANS = {
         "_guards.review",
         "_context.window",
         "_context.summarize",
+        "_context.watch_prefix",
         "_spending.accounts",
         "_spending.usage_meter",
         "_spending.budget",
