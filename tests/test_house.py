@@ -183,6 +183,7 @@ DOOR_PLANS = {
         "_guard_later",
         "_guard_roads",
         "_guards",
+        "_prefix",
         "explore._arguments",
         "explore._scene",
         "explore._world",
@@ -425,6 +426,7 @@ DOOR_PLANS = {
         "_tools.memory",
         "_tools.outputs",
         "_tools.read",
+        "_tools.offload",
         "_tools.search",
         "_tools.change",
         "_snapshots",
@@ -485,7 +487,7 @@ NEIGHBOURS = {
     "__main__": {"cli"},
     "cli": {"durable", "hooks", "mcp", "providers", "replay", "testing", "web", "workspace"},
     "mcp": {"providers"},
-    "testing": {"workspace"},
+    "testing": {"hooks", "workspace"},
     "workspace": {"hooks"},
 }
 

@@ -23,10 +23,10 @@ class Prefix(Data, frozen=True, kw_only=True):
     Tokens are estimated: a quarter of the size in bytes.
     """
 
-    share: float
-    """The part of the request that equals the start of the request before, from 0 to 1."""
     tokens: int
-    """The tokens of this part."""
+    """The tokens of the request."""
+    common: int
+    """The tokens of its start that equal the start of the request before."""
     lost: int
     """The tokens of the request before that cannot be reused; 0 if the request only adds."""
     differs: str | None
@@ -34,17 +34,22 @@ class Prefix(Data, frozen=True, kw_only=True):
     request only adds."""
 
     @property
+    def share(self) -> float:
+        """The part of the request that equals the start of the request before, from 0 to 1."""
+        return self.common / self.tokens if self.tokens else 1.0
+
+    @property
     def reused(self) -> float:
         """The part of the request before that can be reused, from 0 to 1."""
-        return self.tokens / (self.tokens + self.lost) if self.lost else 1.0
+        return self.common / (self.common + self.lost) if self.lost else 1.0
 
     if TYPE_CHECKING:  # by scripts/generate.py
 
         def replace(
             self,
             *,
-            share: float = ...,
             tokens: int = ...,
+            common: int = ...,
             lost: int = ...,
             differs: str | None = ...,
         ) -> Self: ...
@@ -72,14 +77,13 @@ class PrefixMeter:
         self._sizes = [*sizes[:same], *(_size(*part) for part in parts[same:])]
         if not before:
             return None
-        kept, lost = sum(sizes[:same]), sum(sizes[same:])
         differs = None
         if same < len(before):
             differs = parts[same][0] if same < len(parts) else before[same][0]
         return Prefix(
-            share=kept / (sum(self._sizes) or 1),
-            tokens=kept // BYTES_PER_TOKEN,
-            lost=-(-lost // BYTES_PER_TOKEN),
+            tokens=_tokens(self._sizes),
+            common=_tokens(sizes[:same]),
+            lost=_tokens(sizes[same:]),
             differs=differs,
         )
 
@@ -88,6 +92,10 @@ class PrefixMeter:
         meter = PrefixMeter()
         meter._parts, meter._sizes = self._parts, self._sizes
         return meter
+
+
+def _tokens(sizes: list[int]) -> int:
+    return -(-sum(sizes) // BYTES_PER_TOKEN)
 
 
 def _parts_of(request: ModelRequest) -> Iterator[tuple[str, Any]]:

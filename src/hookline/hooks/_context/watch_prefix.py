@@ -4,7 +4,7 @@ Theory of operation. A request passes stages: as the engine built it, after each
 `preRequest`, and after each wrapper at `aroundRequest`. Each stage has a meter, which compares its
 request with that of the same stage in the step before. A hook that always changes the same place in
 the same way is therefore not blamed. The hook that moved the prefix is the first stage from which
-on no later stage reuses more than the request that was sent. `onHook` shows the stages. They are
+on each stage loses at least half as much as the request that was sent. `onHook` shows the stages. They are
 compared when the model has answered, because the answer says what the provider read from its cache.
 """
 
@@ -103,18 +103,21 @@ class _Watcher:
             step.begin(ctx.context.iteration)
             if step.base is None:
                 step.base = ctx.context.request
-            request = _returned(ctx, ModelRequest) or ctx.context.request
+            request = ctx.context.request
+            if isinstance(ctx.returned, ModelRequest):
+                request = ctx.returned
             step.stages.append(_Stage(_key(step.stages, ctx), request))
         elif ctx.point == "aroundRequest":
             step = self.steps.of(ctx.run)
             request = cast("ModelRequest", ctx.passed or ctx.context.request)
             step.wrappers.append(_Stage(_key(step.wrappers, ctx), request))
         elif ctx.point == "preChat":
-            before, after = ctx.context.request, _returned(ctx, ChatRequest)
-            names = self.steps.of(ctx.run).before_chat
-            for field in ("system", "tools") if after is not None else ():
-                if getattr(before, field) != getattr(after, field):
-                    names[field] = ctx.hook
+            before, after = ctx.context.request, ctx.returned
+            if isinstance(after, ChatRequest):
+                names = self.steps.of(ctx.run).before_chat
+                for field in ("system", "tools"):
+                    if getattr(before, field) != getattr(after, field):
+                        names[field] = ctx.hook
 
     async def around(
         self, ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
@@ -213,13 +216,6 @@ def _key(stages: list[_Stage], ctx: OnHook[Any]) -> tuple[str, str, int]:
     return ctx.point, ctx.hook, sum(stage.key[1] == ctx.hook for stage in stages)
 
 
-def _returned(ctx: OnHook[Any], kind: type[Any]) -> Any:
-    """The value of this type that the hook returned, alone or in a tuple."""
-    value: Any = ctx.returned
-    values = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,)
-    return next((part for part in values if isinstance(part, kind)), None)
-
-
 def _measure(conversation: _Conversation, stages: list[_Stage]) -> list[float]:
     """How much of its request before each stage reuses."""
     meters: dict[Any, PrefixMeter] = {}
@@ -235,10 +231,10 @@ def _measure(conversation: _Conversation, stages: list[_Stage]) -> list[float]:
 
 
 def _culprit(stages: list[_Stage], reused: list[float], at_end: float) -> str | None:
-    """The hook from which on no stage reuses more than the request that was sent; None if that is
-    so from the start."""
+    """The hook that moved the prefix for good: from there on, each stage loses at least half as
+    much as the request that was sent. None if that is so from the start."""
     first = len(stages)
-    while first and reused[first - 1] <= at_end + 0.01:
+    while first and 1 - reused[first - 1] >= (1 - at_end) / 2:
         first -= 1
     return stages[first].key[1] if 0 < first < len(stages) else None
 
