@@ -234,6 +234,7 @@ DOOR_PLANS = {
         "_emit.spans",
         "_chat.attributes",
         "_chat.links",
+        "_chat.prefixes",
         "_chat.trace",
         "_chat.agent_span",
         "_chat.model_call",

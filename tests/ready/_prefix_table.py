@@ -115,7 +115,9 @@ SHORTENING = ("window", "window, keep", "window, tokens", "summarize", "truncate
 async def measure(hooks: tuple[HookDef, ...]) -> Row:
     """Run the loop with these hooks."""
     figures: list[RequestPrefix] = []
-    turns: list[Answer] = [Turn(text="I look.", tool_calls=[call("look", n=n)]) for n in range(STEPS)]
+    turns: list[Answer] = [
+        Turn(text="I look.", tool_calls=[call("look", n=n)]) for n in range(STEPS)
+    ]
     agent = Agent(
         ScriptedModel(*turns, "ok"),
         tools=[look, unused_tool],

@@ -288,9 +288,13 @@ async def test_a_fallback_to_another_model_moves_the_prefix():
 
     figures = []
     failing = ScriptedModel("ok " * 100, OverloadedError("no"), name="first")
+    second = ScriptedModel("ok", name="second")
     agent = Agent(
         failing,
-        hooks=[fallback(ScriptedModel("ok", name="second")), watch_prefix(figures.append, tokens=9)],
+        hooks=[
+            fallback(ScriptedModel("ok", name="second")),
+            watch_prefix(figures.append, tokens=9),
+        ],
     )
     conversation = Conversation()
     for _ in range(2):

@@ -7,8 +7,7 @@ as they are sent, without ids and usage. Settings are not compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from hookline._base.messages import AssistantMessage, Data, ToolMessage, UserMessage, encoded
 from hookline._model.model import ModelRequest, model_name
@@ -61,30 +60,26 @@ class PrefixMeter:
     __slots__ = ("_parts", "_sizes")
 
     def __init__(self) -> None:
-        self._parts: list[tuple[str, Any]] = []
+        self._parts: list[Any] = []
         self._sizes: list[int] = []
 
     def measure(self, request: ModelRequest) -> Prefix | None:
         """Compare the request with the one before, and remember it; None for the first one."""
         before, sizes = self._parts, self._sizes
-        parts = list(_parts_of(request))
+        parts = self._parts = _parts_of(request)
         same = 0
         for part, old in zip(parts, before, strict=False):
-            if part[0] != old[0] or not _equal(part[1], old[1]):
+            if part is not old and _sent(part) != _sent(old):
                 break
             same += 1
-        self._parts = parts
-        self._sizes = [*sizes[:same], *(_size(*part) for part in parts[same:])]
+        self._sizes = [*sizes[:same], *map(_size, parts[same:])]
         if not before:
             return None
-        differs = None
-        if same < len(before):
-            differs = parts[same][0] if same < len(parts) else before[same][0]
         return Prefix(
             tokens=_tokens(self._sizes),
             common=_tokens(sizes[:same]),
             lost=_tokens(sizes[same:]),
-            differs=differs,
+            differs=None if same == len(before) else _label(request, same),
         )
 
     def copy(self) -> PrefixMeter:
@@ -94,40 +89,49 @@ class PrefixMeter:
         return meter
 
 
+class _Unsent(NamedTuple):
+    """A part that is compared but not sent."""
+
+    value: Any
+
+
+def _parts_of(request: ModelRequest) -> list[Any]:
+    """The parts in the order in which they are cached.
+
+    The number of tools stands behind them, so that a tool is never compared with a later part.
+    """
+    model, tools = _Unsent(model_name(request.model)), request.tools
+    number = _Unsent(len(tools))
+    return [model, *tools, number, request.output, request.system, *request.messages]
+
+
+def _label(request: ModelRequest, place: int) -> str:
+    """The name of the part at this place."""
+    place -= 1 + len(request.tools)
+    if place < 0:
+        return "tools" if place + len(request.tools) >= 0 else "model"
+    return ("tools", "output", "system")[place] if place < 3 else f"messages[{place - 3}]"
+
+
 def _tokens(sizes: list[int]) -> int:
     return -(-sum(sizes) // BYTES_PER_TOKEN)
 
 
-def _parts_of(request: ModelRequest) -> Iterator[tuple[str, Any]]:
-    """The parts in the order in which they are cached."""
-    yield "model", model_name(request.model)
-    for tool in request.tools:
-        yield "tools", tool
-    yield "tools", len(request.tools)  # so that a tool is never compared with a later part
-    yield "output", request.output
-    yield "system", request.system
-    for place, message in enumerate(request.messages):
-        yield f"messages[{place}]", message
-
-
-def _equal(part: Any, old: Any) -> bool:
-    return part is old or part == old or (_sent(part) == _sent(old))
-
-
 def _sent(part: Any) -> Any:
     """The part as a provider sees it."""
-    if isinstance(part, ToolMessage):
-        return part.role, part.call_id, part.name, part.text, part.media
-    if isinstance(part, ProviderTool):
-        return part.name, part.entries
-    if isinstance(part, Tool):
-        return part.name, part.description, part.parameters
-    if isinstance(part, (UserMessage, AssistantMessage)):
-        return part.role, part.parts
-    return part
+    match part:
+        case ToolMessage():
+            return part.role, part.call_id, part.name, part.text, part.media
+        case UserMessage() | AssistantMessage():
+            return part.role, part.parts
+        case ProviderTool():
+            return part.name, part.entries
+        case Tool():
+            return part.name, part.description, part.parameters
+        case _:
+            return part
 
 
-def _size(label: str, part: Any) -> int:
-    """The size of a part in bytes; the model's name and the number of tools are not sent."""
-    is_sent = part is not None and label != "model" and not isinstance(part, int)
-    return len(encoded(_sent(part))) if is_sent else 0
+def _size(part: Any) -> int:
+    """The size of a part in bytes."""
+    return 0 if part is None or isinstance(part, _Unsent) else len(encoded(_sent(part)))

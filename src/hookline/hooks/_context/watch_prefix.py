@@ -2,10 +2,11 @@
 
 Theory of operation. A request passes stages: as the engine built it, after each hook at
 `preRequest`, and after each wrapper at `aroundRequest`. Each stage has a meter, which compares its
-request with that of the same stage in the step before. A hook that always changes the same place in
-the same way is therefore not blamed. The hook that moved the prefix is the first stage from which
-on each stage loses at least half as much as the request that was sent. `onHook` shows the stages. They are
-compared when the model has answered, because the answer says what the provider read from its cache.
+request with that of the same stage in the step before. A hook that always changes the same place
+in the same way is therefore not blamed. The hook that moved the prefix is the first stage from
+which on each stage loses at least half as much as the request that was sent. `onHook` shows the
+stages. They are compared when the model has answered, because the answer says what the provider
+read from its cache.
 """
 
 from __future__ import annotations
