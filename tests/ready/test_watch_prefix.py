@@ -16,6 +16,7 @@ from hookline import (
     define_hook,
     tool,
 )
+from hookline.errors import OverloadedError
 from hookline.events import Status
 from hookline.hooks import (
     budget,
@@ -284,17 +285,12 @@ async def test_an_answer_from_a_cache_is_no_request(caplog):
 
 
 async def test_a_fallback_to_another_model_moves_the_prefix():
-    from hookline.errors import OverloadedError
-
     figures = []
     failing = ScriptedModel("ok " * 100, OverloadedError("no"), name="first")
     second = ScriptedModel("ok", name="second")
     agent = Agent(
         failing,
-        hooks=[
-            fallback(ScriptedModel("ok", name="second")),
-            watch_prefix(figures.append, tokens=9),
-        ],
+        hooks=[fallback(second), watch_prefix(figures.append, tokens=9)],
     )
     conversation = Conversation()
     for _ in range(2):

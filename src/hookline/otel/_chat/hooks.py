@@ -36,7 +36,6 @@ from hookline.otel._chat.model_call import (
     open_call,
     tell_unseen_failure,
 )
-from hookline.otel._chat.prefixes import Prefixes
 from hookline.otel._chat.tool_call import ToolCallSpan
 from hookline.otel._chat.trace import Trace
 from hookline.otel._conventions import names
@@ -70,7 +69,6 @@ class Tracing:
         kit.source = self
         self.kit = kit
         self._silent = not kit.metered and not kit.details  # without spans nothing is recorded
-        self._prefixes = Prefixes()
         self._chats: dict[object, Trace] = {}  # by the chat itself: ids may be equal
         self._without_hooks = self._bus(lone=True)
         self._with_observers = self._bus(lone=True, with_others=True)
@@ -127,7 +125,6 @@ class Tracing:
     def _begin_chat(self, ctx: AroundChat) -> Trace | None:
         try:
             trace = begin_agent_span(self.kit, ctx)
-            trace.prefixes = self._prefixes
             self._chats[Run.chat_of(ctx.run)] = trace
             return trace
         except Exception as exc:

@@ -177,7 +177,7 @@ class ModelCall(Operation):
             self.attributes[names.READER_WAIT] = self._reader_wait
             trace.sums.reader_wait += self._reader_wait
         if self.attempts and self.span.is_recording():
-            share = trace.prefixes.share(self._run, self.request)
+            share = kit.prefixes.share(self._run, self.request)
             if share is not None:
                 self.attributes[names.PREFIX] = share
         self.attributes.update(usage_of(self._usage, kit.semconv.cache_write))

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 from hookline import History, Message, ModelRequest, Run, Tool, Usage, UserMessage
 from hookline.otel._chat.attributes import ModelWords, ToolWords, hook_labels, parameters
 from hookline.otel._chat.links import Links
-from hookline.otel._chat.prefixes import Prefixes
 from hookline.otel._conventions import names
 from hookline.otel._emit.failures import report
 from hookline.otel._emit.spans import Operation
@@ -61,7 +60,6 @@ class Trace:
         "op",
         "open",
         "outcome",
-        "prefixes",
         "reason",
         "run",
         "sums",
@@ -71,8 +69,6 @@ class Trace:
         "usage",
         "words",
     )
-
-    prefixes: Prefixes  # of all chats
 
     def __init__(self, run: Run[Any], op: Operation, common: dict[str, Any]) -> None:
         self.run = run
