@@ -1,11 +1,20 @@
 """Each ready-made hook keeps the start of requests in a loop of 40 tool steps."""
 
 import inspect
+import json
+import tempfile
+from itertools import pairwise
 from pathlib import Path
 
-import hookline.hooks
+import pytest
 
-from ._prefix_table import HOOKS, SHORTENING, measure, measure_all, with_table
+import hookline.hooks
+from hookline import Agent, Limits
+from hookline.providers.anthropic import AnthropicSettings
+from hookline.providers.anthropic._request import request_body
+from hookline.testing import ScriptedModel, call
+
+from ._prefix_table import HOOKS, SHORTENING, STEPS, look, measure, measure_all, with_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "ready-made.md"
 
@@ -22,6 +31,35 @@ async def test_each_keeps_the_start_of_requests_and_short_requests_cost_less():
 async def test_a_window_that_slides_would_not_pass():
     row = await measure(hookline.hooks.window(20, keep=20))
     assert row.share < 0.5
+
+
+def marked_starts(body):
+    """The starts of a request that the provider writes to its cache, or looks for there."""
+    starts, text = [], json.dumps(body["tools"]) + json.dumps(body["system"])
+    for message in body["messages"]:
+        marks = [part.pop("cache_control", None) for part in message["content"]]
+        text += json.dumps(message)
+        if any(marks):
+            starts.append(text)
+    return starts
+
+
+@pytest.mark.parametrize("name", SHORTENING)
+async def test_the_marks_of_a_provider_find_what_the_request_before_has_cached(name):
+    model = ScriptedModel(*[call("look", n=n) for n in range(STEPS)], "ok")
+    with tempfile.TemporaryDirectory() as folder:
+        agent = Agent(
+            model,
+            tools=[look],
+            system="Be brief.",
+            hooks=HOOKS[name](Path(folder)),
+            limits=Limits(steps=STEPS + 5),
+        )
+        await agent.chat("Look around.")
+    settings = AnthropicSettings(cache=True)
+    starts = [marked_starts(request_body("m", each, settings)) for each in model.requests]
+    hits = [bool({*before} & {*after}) for before, after in pairwise(starts)]
+    assert sum(hits) >= 0.85 * STEPS
 
 
 def test_every_ready_made_hook_is_measured():

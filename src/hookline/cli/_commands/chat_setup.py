@@ -153,9 +153,16 @@ def watch(agent: Agent[Any], view: View, *, decisions: bool = False) -> None:
             view.prefix(figure)
 
     agent.add_hook("onHook", show, name=f"{OURS}--hooks", inherit=True)
+    add: Any = agent.add_hook  # the points of ready-made hooks are not typed
     for hook in watch_prefix(show_prefix):
-        options: Any = {"priority": hook.options.priority, "on_error": hook.options.on_error}
-        agent.add_hook(hook.point, hook.fn, name=f"{OURS}--prefix", inherit=True, **options)
+        add(
+            hook.point,
+            hook.fn,
+            name=f"{OURS}--prefix",
+            priority=hook.options.priority,
+            on_error=hook.options.on_error,
+            inherit=True,
+        )
 
 
 class Notes(logging.Handler):
