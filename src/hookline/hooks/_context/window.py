@@ -82,7 +82,7 @@ class Marks(NamedTuple):
     tokens: int | None
     low_messages: int | None
     low_tokens: int | None
-    count: Count
+    tokens_of: Count
 
 
 def _since_cut(messages: Sequence[Message], marks: Marks) -> tuple[Message, ...] | None:
@@ -91,16 +91,16 @@ def _since_cut(messages: Sequence[Message], marks: Marks) -> tuple[Message, ...]
     size = 0
     for index, message in enumerate(messages):
         window.append(message)
-        size += 0 if marks.tokens is None else marks.count(message)
+        size += 0 if marks.tokens is None else marks.tokens_of(message)
         if index + 1 < len(messages) and isinstance(messages[index + 1], ToolMessage):
             continue  # a cut is between groups
         if (marks.messages is not None and len(window) > marks.messages) or (
             marks.tokens is not None and size > marks.tokens
         ):
             window = list(
-                _last(window, marks.low_messages, marks.low_tokens, marks.count) or window
+                _last(window, marks.low_messages, marks.low_tokens, marks.tokens_of) or window
             )
-            size = 0 if marks.tokens is None else sum(map(marks.count, window))
+            size = 0 if marks.tokens is None else sum(map(marks.tokens_of, window))
     return tuple(window) if len(window) < len(messages) else None
 
 
