@@ -14,6 +14,7 @@ from hookline.testing._expect import Expectation, expect
 from hookline.testing._guard_road import LeftOutError, Passage, Road, Walk
 from hookline.testing._guards import Expected, Probe, assert_asked, assert_denied, probe
 from hookline.testing._model_server import Failure, ModelServer
+from hookline.testing._prefix import assert_prefix_kept
 from hookline.testing._recorder import Recorder, record
 from hookline.testing._request_checks import validate_request
 from hookline.testing._script import ScriptedModel, ScriptError
@@ -45,6 +46,7 @@ __all__ = [
     "Walk",
     "assert_asked",
     "assert_denied",
+    "assert_prefix_kept",
     "call",
     "check_history",
     "collect",

@@ -17,7 +17,7 @@ from hookline.cli._terminal.clean_text import prose, strict
 from hookline.cli._terminal.error_texts import FAILED
 from hookline.cli._terminal.live_markdown import Answer
 from hookline.cli._terminal.screen import Screen
-from hookline.cli._terminal.styled_lines import HookRun, Line, cut, hook_line
+from hookline.cli._terminal.styled_lines import HookRun, Line, cut, hook_line, prefix_line
 from hookline.cli._terminal.text_layout import Flow
 from hookline.events import (
     ChatAborted,
@@ -36,6 +36,7 @@ from hookline.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
+from hookline.hooks import RequestPrefix
 
 
 class View(Protocol):
@@ -44,6 +45,8 @@ class View(Protocol):
     def event(self, event: ChatEvent) -> None: ...
 
     def hook(self, run: HookRun) -> None: ...
+
+    def prefix(self, figure: RequestPrefix) -> None: ...
 
     def end(self) -> None:
         """End the view: the chat is over."""
@@ -64,6 +67,7 @@ class TerminalView:
         self._has_output = False  # whether anything is shown
         self._typed = 0  # messages that the user has typed and already sees
         self._hooks: list[HookRun] = []
+        self._figures: list[RequestPrefix] = []  # held back while a text is written
 
     def event(self, event: ChatEvent) -> None:
         if not event.path:
@@ -157,6 +161,9 @@ class TerminalView:
         runs, self._hooks = self._hooks, []
         for run in runs:
             self._screen.note(hook_line(run, self._screen.width))
+        figures, self._figures = self._figures, []
+        for figure in figures:
+            self._screen.note(prefix_line(figure, self._screen.width))
 
     def _show_message(self, message: object) -> None:
         if isinstance(message, UserMessage):
@@ -172,6 +179,12 @@ class TerminalView:
         else:
             self._tell()
             self._screen.note(hook_line(run, self._screen.width))
+
+    def prefix(self, figure: RequestPrefix) -> None:
+        """Show what of a request a prompt cache can reuse; during a text, after it."""
+        self._figures.append(figure)
+        if self._style is None:
+            self._tell()
 
     def end(self) -> None:
         self._close()
@@ -217,6 +230,10 @@ class PlainView:
             self.end()
             self._screen.note(hook_line(run, self._screen.width))
 
+    def prefix(self, figure: RequestPrefix) -> None:
+        self.end()
+        self._screen.note(prefix_line(figure, self._screen.width))
+
     def end(self) -> None:
         runs, self._hooks = self._hooks, []
         for run in runs:
@@ -238,6 +255,19 @@ class JsonView:
                 "hook": run.hook,
                 "outcome": run.outcome,
                 "duration": round(run.seconds * 1000, 3),
+            }
+        )
+
+    def prefix(self, figure: RequestPrefix) -> None:
+        self._line(
+            {
+                "event": "prefix",
+                "chat_id": figure.run.chat_id,
+                "iteration": figure.iteration,
+                "share": round(figure.prefix.share, 3),
+                "lost": figure.prefix.lost,
+                "differs": figure.prefix.differs,
+                "hook": figure.hook,
             }
         )
 
