@@ -119,7 +119,7 @@ def messages_of(
         match event["type"]:
             case "TEXT_MESSAGE_START":
                 if find(event["messageId"]) is None:
-                    new = {"id": event["messageId"], "role": "assistant", "content": ""}
+                    new = {"id": event["messageId"], "role": event["role"], "content": ""}
                     messages.append(new)
             case "TEXT_MESSAGE_CONTENT":
                 target = find(event["messageId"])

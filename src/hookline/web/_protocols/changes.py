@@ -18,6 +18,7 @@ from hookline import (
     Source,
     ToolCall,
     ToolMessage,
+    UserMessage,
 )
 from hookline.events import ChatStarted, ErrorInfo, Status, ToolCallFinished
 
@@ -120,6 +121,13 @@ class ResultCommitted(Change, frozen=True):
     message: ToolMessage
 
 
+class SentChanged(Change, frozen=True):
+    """A message that was sent into the running chat, as it was sent or as it was delivered."""
+
+    status: Literal["queued", "delivered", "returned"]
+    message: UserMessage
+
+
 def decision_on(message: ToolMessage) -> dict[str, str]:
     """Return who decided on a call, and the remark of the decision."""
     ran = message.ran
@@ -168,6 +176,7 @@ AnyChange: TypeAlias = (
     | Withdrawn
     | MessageCommitted
     | ResultCommitted
+    | SentChanged
     | StatusShown
     | ApprovalPending
     | Done

@@ -15,7 +15,7 @@ import msgspec
 from hookline import ApprovalRequest, AssistantMessage, Image, Source, ToolMessage, Usage
 from hookline.events import ChatEvent, ErrorInfo, Status
 from hookline.web._http.sse import FRAME_END, RELOAD, dumps, frame, frame_until
-from hookline.web._protocols.ag_ui.messages import ANSWER_SCHEMA, as_ag_ui
+from hookline.web._protocols.ag_ui.messages import ANSWER_SCHEMA, as_ag_ui, user_as_ag_ui
 from hookline.web._protocols.ai_sdk.encoder import usage_of
 from hookline.web._protocols.attachments import address_of
 from hookline.web._protocols.changes import (
@@ -34,6 +34,7 @@ from hookline.web._protocols.changes import (
     PartMore,
     PartOpen,
     ResultCommitted,
+    SentChanged,
     StatusShown,
     StepClose,
     StepOpen,
@@ -163,6 +164,8 @@ class AgUiEncoder:
                 return self._commit_result(change.message)
             case Withdrawn():
                 return self._withdraw(change)
+            case SentChanged():
+                return self._sent(change)
             case StatusShown():
                 return _note(change.event)
             case ApprovalPending():
@@ -234,6 +237,24 @@ class AgUiEncoder:
             content=message.text,
             role="tool",
             **({"metadata": {"hookline": decision}} if decision and self._modern else {}),
+        )
+
+    def _sent(self, change: SentChanged) -> bytes:
+        """Send a message that was sent into the chat; a delivered one becomes a message, too."""
+        message = user_as_ag_ui(change.message)
+        note = _event("CUSTOM", name="message", value={"status": change.status, "message": message})
+        if change.status != "delivered":
+            return note
+        self._messages.append(_text(message))
+        if not self._modern or not change.message.text:
+            return note
+        id = {"messageId": change.message.id}
+        return (
+            self._close_text()
+            + note
+            + _event("TEXT_MESSAGE_START", **id, role="user")
+            + _event("TEXT_MESSAGE_CONTENT", **id, delta=change.message.text)
+            + _event("TEXT_MESSAGE_END", **id)
         )
 
     def _withdraw(self, change: Withdrawn) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from hookline import ToolCall, ToolFailure, ToolMessage, Usage
 from hookline.events import ChatEvent, ErrorInfo, ToolCallFinished
 from hookline.web._http.sse import DONE, FRAME_END, RELOAD, dumps, frame, frame_until
-from hookline.web._protocols.attachments import attachment_part
+from hookline.web._protocols.attachments import attachment_part, ui_message
 from hookline.web._protocols.changes import (
     Aborted,
     AnyChange,
@@ -34,6 +34,7 @@ from hookline.web._protocols.changes import (
     PartMore,
     PartOpen,
     ResultCommitted,
+    SentChanged,
     StatusShown,
     StepClose,
     StepOpen,
@@ -171,6 +172,8 @@ class AiSdkEncoder:
             case Begin():
                 self._expected = f"{change.event.chat_id}.{self._first}"
                 return b""
+            case SentChanged():
+                return self._begin(self._expected) + _sent(change)
             case StatusShown():
                 note = {"type": change.event.type, "data": change.event.data}
                 if change.event.call_id is not None:
@@ -294,6 +297,14 @@ class AiSdkEncoder:
         advice = _chunk("data-error", data=again, transient=True) if again else b""
         error = advice + _chunk("error", errorText=change.error.message)
         return error + self._close_step() + _chunk("finish", finishReason="error")
+
+
+def _sent(change: SentChanged) -> bytes:
+    """Encode a message that was sent into the chat. Only a delivered one is part of the answer."""
+    data = {"status": change.status, "message": ui_message(change.message)}
+    if change.status == "delivered":
+        return _chunk("data-message", id=change.message.id, data=data)
+    return _chunk("data-message", data=data, transient=True)
 
 
 def usage_of(usage: Usage) -> dict[str, int]:
