@@ -20,7 +20,7 @@ from tests.web._server import conversation_of, direct, eventually
 from tests.web.test_relay import workers
 from tests.web.test_site import native, request_of
 
-from hookline import Agent, Deny, Message, UserMessage
+from hookline import Agent, Deny, Message, Text, UserMessage
 from hookline.events import ChatDone, MessageAdded, MessageQueued, TextDelta
 from hookline.points import PreSteer
 from hookline.testing import ScriptedModel, call
@@ -422,7 +422,7 @@ async def test_the_worker_checks_whose_message_it_is(prefix_of_relay: str) -> No
                 key="owner/c1",
                 run=run,
                 principal=principal,
-                message=UserMessage("evil"),
+                message=UserMessage(parts=(Text("evil"),)),
             )
             inbox = names.inbox(a.relay._link.worker)
             await raw.xadd(inbox, {"n": msgspec.json.encode(note)})
@@ -449,6 +449,34 @@ async def test_a_message_that_its_worker_does_not_take_is_taken_back(prefix_of_r
         reply = await b.http.post("/native/c1/messages", json=sent("native", "lost?"))
         assert reply.status_code == 409
         assert await raw.xlen(names.inbox("deaf")) == 0
+        work.end()
+        await first
+
+
+async def test_a_sender_is_told_if_nobody_knows_whether_its_message_was_taken(
+    prefix_of_relay: str,
+) -> None:
+    """The worker has taken the message, and says nothing more."""
+    work = Work()
+    names = Names(prefix_of_relay)
+    async with (
+        workers(working(work, 1), prefix_of_relay, relaying={"lease": 0.5}) as (a, b),
+        redis.asyncio.Redis.from_url(need_redis()) as raw,
+    ):
+        first = asyncio.create_task(a.http.post("/native", json=request_of("native", "hi")))
+        await work.runs(1)
+        await raw.hset(names.run("owner/c1"), "worker", "deaf")
+        await raw.set(names.worker("deaf"), "1")
+
+        async def take() -> None:
+            entries = await raw.xread({names.inbox("deaf"): "0"}, block=20_000)
+            await raw.xdel(names.inbox("deaf"), entries[0][1][0][0])
+
+        taking = asyncio.create_task(take())
+        reply = await b.http.post("/native/c1/messages", json=sent("native", "lost?"))
+        await taking
+        assert reply.status_code == 503
+        assert reply.text.startswith("It is not known whether this was done")
         work.end()
         await first
 

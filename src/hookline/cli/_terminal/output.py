@@ -26,6 +26,7 @@ from hookline.events import (
     ChatStarted,
     FileAdded,
     MessageAdded,
+    MessageQueued,
     PartEnd,
     ReasoningDelta,
     ResponseReset,
@@ -100,6 +101,8 @@ class TerminalView:
                 if self._has_uncommitted:
                     self._screen.say("↺ withdrawn: a new answer replaces the text above", "mark")
                 self._has_uncommitted = False
+            case MessageQueued(message=message):
+                self._screen.say(f"queued: {strict(message.text)}")
             case MessageAdded(message=message):
                 self._has_uncommitted = False
                 self._show_message(message)
@@ -161,7 +164,7 @@ class TerminalView:
     def _show_message(self, message: object) -> None:
         if isinstance(message, UserMessage):
             self._typed -= 1
-            if self._typed < 0:  # a hook continues in the user's place
+            if self._typed < 0:  # sent into the answer, or by a hook in the user's place
                 line: Line = [("you", "» "), ("dim", strict(message.text))]
                 self._screen.note(cut(line, self._screen.width))
 
