@@ -37,6 +37,7 @@ from hookline.points import (
     OnResponse,
     OnStep,
     PreChat,
+    PreSteer,
     PreStop,
     PreToolCall,
 )
@@ -138,6 +139,26 @@ async def reasoning() -> Played:
 @scene
 async def a_call() -> Played:
     return await play(agent(["I look. ", call("weather", city="Oslo")], "Sunny."))
+
+
+@scene
+async def messages_sent_into_the_answer() -> Played:
+    talk = Conversation()
+
+    async def hear() -> str:
+        """Hears what is said meanwhile."""
+        made.send(talk, HOSTILE)
+        made.send(talk, "Thanks.", when="idle")
+        made.send(talk, "No!")
+        return "heard"
+
+    made = Agent(ScriptedModel(call("hear"), "Short.", "You are welcome."), tools=[hear])
+
+    @made.hook("preSteer")
+    def refuse(ctx: PreSteer) -> Deny | None:
+        return Deny("not so loud") if ctx.message.text == "No!" else None
+
+    return await play(made, on=talk)
 
 
 def _family(*turns: Any) -> Agent[Any]:

@@ -94,7 +94,8 @@ async def test_the_same_message_is_shown_live_and_from_history(name: str) -> Non
     played = await SCENES[name]()
     stored = to_ui_messages(played.after[len(played.before) :])
     answers = [m for m in stored if m["role"] == "assistant"]
-    if played.resumed or not answers or name in ("a_continuation", "an_approval"):
+    split = ("a_continuation", "messages_sent_into_the_answer")  # a user's message in the middle
+    if played.resumed or not answers or name in (*split, "an_approval"):
         return
     chunks = ai_sdk.chunks_of(ai_sdk_of(played))
     assert chunks[0] == {"type": "start", "messageId": answers[0]["id"]}

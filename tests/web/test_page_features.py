@@ -319,7 +319,7 @@ async def test_a_message_that_an_answer_has_not_taken_is_given_back(browser: Any
         page = await page_of(browser, url)
         await page.open()
         await page.say("Look.")
-        await page.page.locator(".card").wait_for()
+        await page.page.locator(".badge", has_text="running").wait_for()
         await page.say("Be brief.")
         await page.sees("Queued: Be brief.")
         await page.page.fill("#say", "Else.")
