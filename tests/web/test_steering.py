@@ -305,7 +305,9 @@ async def test_a_message_too_many_is_refused_with_the_reason(way: str, prefix: s
         ]
         assert {reply.status_code for reply in replies[:64]} == {202}
         assert replies[64].status_code == 409
-        assert replies[64].text == "The message was not delivered: 64 messages wait already."
+        assert (
+            replies[64].text == "Not delivered: 64 messages wait already; send it as a new message."
+        )
         work.end()
         assert isinstance(native((await first).content)[-1], ChatDone)
 

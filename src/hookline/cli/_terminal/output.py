@@ -101,11 +101,8 @@ class TerminalView:
                 if self._has_uncommitted:
                     self._screen.say("↺ withdrawn: a new answer replaces the text above", "mark")
                 self._has_uncommitted = False
-            case MessageQueued(message=message):
-                self._screen.say(f"queued: {strict(message.text)}")
-            case MessageAdded(message=message):
-                self._has_uncommitted = False
-                self._show_message(message)
+            case MessageQueued() | MessageAdded():
+                self._show_message(event)
             case ChatDone(response=response):
                 self._close()
                 if not (self._has_output or response.stop_reason):
@@ -161,7 +158,12 @@ class TerminalView:
         for run in runs:
             self._screen.note(hook_line(run, self._screen.width))
 
-    def _show_message(self, message: object) -> None:
+    def _show_message(self, event: MessageQueued | MessageAdded) -> None:
+        message = event.message
+        if isinstance(event, MessageQueued):
+            self._screen.say(f"queued: {strict(message.text)}")
+            return
+        self._has_uncommitted = False
         if isinstance(message, UserMessage):
             self._typed -= 1
             if self._typed < 0:  # sent into the answer, or by a hook in the user's place

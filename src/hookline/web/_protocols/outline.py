@@ -190,7 +190,8 @@ class Outline:
             self._close_call(message.call_id)
             self._lose(message.call_id)
             self._changes.append(ResultCommitted(message))
-        elif isinstance(message, UserMessage) and self._queued.pop(message.id, None):
+        elif isinstance(message, UserMessage) and message.id in self._queued:
+            del self._queued[message.id]
             self._changes.append(SentChanged("delivered", message))
         self._messages += 1
 

@@ -194,7 +194,7 @@ class Site:
         if receipt is None:
             raise Refused(409, "No answer takes this message now; send it as a new message.")
         if receipt.refused is not None:
-            raise Refused(409, f"The message was not delivered: {receipt.refused}.")
+            raise Refused(409, f"Not delivered: {receipt.refused}; send it as a new message.")
         return json_reply({"id": receipt.id, "status": "queued"}, 202)
 
     async def _replay(

@@ -31,14 +31,7 @@ from hookline.web.relay._link import Link
 from hookline.web.relay._messages import ProcessInbox
 from hookline.web.relay._observe import Observer
 from hookline.web.relay._reader import Feed
-from hookline.web.relay._redis import (
-    DURABLE,
-    SAY,
-    Names,
-    check_url,
-    connect,
-    unreachable,
-)
+from hookline.web.relay._redis import DURABLE, SAY, Names, check_url, connect, unreachable
 from hookline.web.relay._remote.run import RemoteRun
 from hookline.web.relay._remote.runs import RemoteRuns
 from hookline.web.relay._writer import BATCH, OBSERVED, RunSink, Writer, partition_of
