@@ -23,6 +23,7 @@ from hookline import (
     ModelResponse,
     Proceed,
     Run,
+    Scope,
     Source,
     Stop,
     ToolCall,
@@ -449,6 +450,32 @@ async def a_sub_agent() -> Played:
     child = Agent(ScriptedModel([call("slow", city="Rome")], "Sunny there."), tools=[slow])
     parent = ScriptedModel([call("child", input="Rome?")], "The child says it is sunny.")
     return await play(Agent(parent, tools=[child.as_tool(name="child")]))
+
+
+@scene
+async def sub_agents_of_a_sub_agent() -> Played:
+    """One below another, and one that fails; the answer then ends while one of them runs."""
+    lowest = Agent(ScriptedModel("Deep."), name="lowest")
+    middle = Agent(
+        ScriptedModel(call("lowest", input="?"), "Middle."), name="middle", tools=[lowest.as_tool()]
+    )
+    broken = Agent(ScriptedModel(RuntimeError("password=hunter2")), name="broken")
+    endless = Agent(ScriptedModel(call("wait")), name="endless")
+
+    async def wait() -> None:
+        """Waits for the end."""
+        stream.abort("enough")
+        await asyncio.Event().wait()
+
+    endless.scopes.register(Scope("wait", tools=[wait]))
+    turns = [call("middle", input="?"), call("broken", input="?"), call("endless", input="?")]
+    tools = [each.as_tool() for each in (middle, broken, endless)]
+    above = Agent(ScriptedModel(*turns), name="above", tools=tools)
+    talk = Conversation()
+    stream = above.chat_stream("hello", conversation=talk)
+    async with stream:
+        events = [event async for event in stream]
+    return Played(events, (), talk.messages)
 
 
 @scene

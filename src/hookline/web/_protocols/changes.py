@@ -139,6 +139,20 @@ class StatusShown(Change, frozen=True):
     event: Status
 
 
+class SubAgentChanged(Change, frozen=True, kw_only=True):
+    """A sub-agent has begun or ended. `waits`: it has a call that waits for an approval."""
+
+    id: str
+    name: str
+    path: tuple[str, ...]
+    """The calls that lead to it; the last one has started it."""
+    parent: str | None
+    """The sub-agent that has started it, if it was not the agent itself."""
+    status: Literal["running", "done", "waits", "aborted", "failed"]
+    text: str | None = None
+    """The text of the error, for a sub-agent that failed."""
+
+
 class ApprovalPending(Change, frozen=True):
     request: ApprovalRequest
 
@@ -178,6 +192,7 @@ AnyChange: TypeAlias = (
     | ResultCommitted
     | SentChanged
     | StatusShown
+    | SubAgentChanged
     | ApprovalPending
     | Done
     | Aborted

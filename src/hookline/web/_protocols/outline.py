@@ -9,12 +9,17 @@ each change. It keeps these rules for every sequence of events:
 - The ids are those of the committed messages: `chat id.number among its messages`.
 - A message that was sent into the chat is delivered or returned before the end.
 
-Events of sub-agents are not part of the answer; only their statuses are passed on.
+- Each sub-agent that has begun ends before the end.
+
+The other events of sub-agents are not part of the answer; only their statuses are passed on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
+
+from msgspec.structs import replace
 
 from hookline import (
     AssistantMessage,
@@ -73,6 +78,7 @@ from hookline.web._protocols.changes import (
     StatusShown,
     StepClose,
     StepOpen,
+    SubAgentChanged,
     Withdrawn,
 )
 
@@ -98,6 +104,7 @@ class Outline:
         self._decided: set[str] = set()  # calls that have started
         self._finished: set[str] = set()
         self._spoke = False
+        self._sub_agents: dict[str, SubAgentChanged | None] = {}  # None: it has ended
         self._queued: dict[str, UserMessage] = {}  # sent into the chat and not delivered, by id
 
     @property
@@ -112,8 +119,7 @@ class Outline:
         if self.complete:
             return changes
         if event.path or (self._chat_id is not None and event.chat_id != self._chat_id):
-            if isinstance(event, Status):
-                changes.append(StatusShown(event))
+            self._take_nested(event)
             return changes
         self._take(event)
         return changes
@@ -176,6 +182,42 @@ class Outline:
                 self._end(Failed(event.error, self._step))
             case _:  # ApprovalRequested, sent at the end if it is still open
                 pass
+
+    def _take_nested(self, event: ChatEvent) -> None:
+        """Take an event of a sub-agent."""
+        match event:
+            case Status():
+                self._changes.append(StatusShown(event))
+            case ChatStarted() if event.chat_id not in self._sub_agents:
+                above = event.parent_chat_id
+                begun = SubAgentChanged(
+                    id=event.chat_id,
+                    name=event.agent,
+                    path=event.path,
+                    parent=above if above in self._sub_agents else None,
+                    status="running",
+                )
+                self._sub_agents[begun.id] = begun
+                self._changes.append(begun)
+            case ChatDone():
+                self._end_sub_agent(event.chat_id, "waits" if event.response.pending else "done")
+            case ChatAborted():
+                self._end_sub_agent(event.chat_id, "aborted")
+            case ChatFailed():
+                self._end_sub_agent(event.chat_id, "failed", event.error.message)
+            case _:
+                pass
+
+    def _end_sub_agent(
+        self,
+        id: str,
+        status: Literal["done", "waits", "aborted", "failed"],
+        text: str | None = None,
+    ) -> None:
+        begun = self._sub_agents.get(id)
+        if begun is not None:
+            self._sub_agents[id] = None
+            self._changes.append(replace(begun, status=status, text=text))
 
     def _add(self, event: MessageAdded) -> None:
         message = event.message
@@ -320,6 +362,8 @@ class Outline:
         if not isinstance(last, Done):
             for id in list(self._open):
                 self._lose(id)
+        for id in reversed(self._sub_agents):
+            self._end_sub_agent(id, "aborted")
         for message in self._queued.values():
             self._changes.append(SentChanged("returned", message))
         self._changes.append(last)

@@ -38,6 +38,7 @@ from hookline.web._protocols.changes import (
     StatusShown,
     StepClose,
     StepOpen,
+    SubAgentChanged,
     Withdrawn,
     decision_on,
 )
@@ -168,6 +169,8 @@ class AgUiEncoder:
                 return self._sent(change)
             case StatusShown():
                 return _note(change.event)
+            case SubAgentChanged() if self._modern:
+                return _sub_agent(change)
             case ApprovalPending():
                 self._approvals.append(change.request)
                 return b""
@@ -315,6 +318,26 @@ def _note(event: Status) -> bytes:
     if event.call_id is not None:
         value["toolCallId"] = event.call_id
     return _event("CUSTOM", name="status", value=value)
+
+
+def _sub_agent(change: SubAgentChanged) -> bytes:
+    """Encode the beginning or the end of a sub-agent."""
+    id = {"subagentRunId": change.id}
+    match change.status:
+        case "running":
+            above = {} if change.parent is None else {"parentSubagentRunId": change.parent}
+            call = change.path[-1]
+            return _event(
+                "SUBAGENT_STARTED", **id, name=change.name, parentToolCallId=call, **above
+            )
+        case "done":
+            return _event("SUBAGENT_FINISHED", **id, outcome={"type": "success"})
+        case "waits":
+            return _event("SUBAGENT_FINISHED", **id, outcome={"type": "suspended"})
+        case "aborted":
+            return _event("SUBAGENT_ERROR", **id, message="Not finished", code="aborted")
+        case "failed":
+            return _event("SUBAGENT_ERROR", **id, message=change.text or "")
 
 
 def _attachment(change: AttachmentAdded) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from hookline.web._protocols.changes import (
     StatusShown,
     StepClose,
     StepOpen,
+    SubAgentChanged,
     Withdrawn,
     decision_on,
 )
@@ -174,6 +175,8 @@ class AiSdkEncoder:
                 return b""
             case SentChanged():
                 return self._begin(self._expected) + _sent(change)
+            case SubAgentChanged():
+                return self._begin(self._expected) + _sub_agent(change)
             case StatusShown():
                 note = {"type": change.event.type, "data": change.event.data}
                 if change.event.call_id is not None:
@@ -305,6 +308,14 @@ def _sent(change: SentChanged) -> bytes:
     if change.status == "delivered":
         return _chunk("data-message", id=change.message.id, data=data)
     return _chunk("data-message", data=data, transient=True)
+
+
+def _sub_agent(change: SubAgentChanged) -> bytes:
+    """Encode a sub-agent as a part that changes when it ends."""
+    data: dict[str, Any] = {"name": change.name, "status": change.status, "path": change.path}
+    if change.text is not None:
+        data["errorText"] = change.text
+    return _chunk("data-subagent", id=change.id, data=data)
 
 
 def usage_of(usage: Usage) -> dict[str, int]:
