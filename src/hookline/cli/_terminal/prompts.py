@@ -12,7 +12,7 @@ import json
 import os
 import select
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -192,7 +192,7 @@ class Prompts:
             return text if text.strip() else ""
 
     @contextmanager
-    def lines(self, on_line: Callable[[str], None]) -> Iterator[None]:
+    def lines(self, on_line: Callable[[str], None]) -> Generator[None]:
         """Pass on the lines that are typed during a chat. Lines that are pasted together are one
         message. An unfinished line is left for the next prompt, and so is Ctrl-D.
         """

@@ -17,9 +17,6 @@ The other events of sub-agents are not part of the answer; only their statuses a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
-
-from msgspec.structs import replace
 
 from hookline import (
     AssistantMessage,
@@ -78,9 +75,9 @@ from hookline.web._protocols.changes import (
     StatusShown,
     StepClose,
     StepOpen,
-    SubAgentChanged,
     Withdrawn,
 )
+from hookline.web._protocols.sub_agents import SubAgents
 
 
 class Outline:
@@ -104,7 +101,7 @@ class Outline:
         self._decided: set[str] = set()  # calls that have started
         self._finished: set[str] = set()
         self._spoke = False
-        self._sub_agents: dict[str, SubAgentChanged | None] = {}  # None: it has ended
+        self._sub_agents = SubAgents()
         self._queued: dict[str, UserMessage] = {}  # sent into the chat and not delivered, by id
 
     @property
@@ -119,7 +116,7 @@ class Outline:
         if self.complete:
             return changes
         if event.path or (self._chat_id is not None and event.chat_id != self._chat_id):
-            self._take_nested(event)
+            changes.extend(self._sub_agents.take(event))
             return changes
         self._take(event)
         return changes
@@ -182,42 +179,6 @@ class Outline:
                 self._end(Failed(event.error, self._step))
             case _:  # ApprovalRequested, sent at the end if it is still open
                 pass
-
-    def _take_nested(self, event: ChatEvent) -> None:
-        """Take an event of a sub-agent."""
-        match event:
-            case Status():
-                self._changes.append(StatusShown(event))
-            case ChatStarted() if event.chat_id not in self._sub_agents:
-                above = event.parent_chat_id
-                begun = SubAgentChanged(
-                    id=event.chat_id,
-                    name=event.agent,
-                    path=event.path,
-                    parent=above if above in self._sub_agents else None,
-                    status="running",
-                )
-                self._sub_agents[begun.id] = begun
-                self._changes.append(begun)
-            case ChatDone():
-                self._end_sub_agent(event.chat_id, "waits" if event.response.pending else "done")
-            case ChatAborted():
-                self._end_sub_agent(event.chat_id, "aborted")
-            case ChatFailed():
-                self._end_sub_agent(event.chat_id, "failed", event.error.message)
-            case _:
-                pass
-
-    def _end_sub_agent(
-        self,
-        id: str,
-        status: Literal["done", "waits", "aborted", "failed"],
-        text: str | None = None,
-    ) -> None:
-        begun = self._sub_agents.get(id)
-        if begun is not None:
-            self._sub_agents[id] = None
-            self._changes.append(replace(begun, status=status, text=text))
 
     def _add(self, event: MessageAdded) -> None:
         message = event.message
@@ -362,8 +323,7 @@ class Outline:
         if not isinstance(last, Done):
             for id in list(self._open):
                 self._lose(id)
-        for id in reversed(self._sub_agents):
-            self._end_sub_agent(id, "aborted")
+        self._changes.extend(self._sub_agents.stop())
         for message in self._queued.values():
             self._changes.append(SentChanged("returned", message))
         self._changes.append(last)

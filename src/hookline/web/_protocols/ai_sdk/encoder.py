@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any, Final, Literal
 
 from hookline import ToolCall, ToolFailure, ToolMessage, Usage
-from hookline.events import ChatEvent, ErrorInfo, ToolCallFinished
+from hookline.events import ChatEvent, ErrorInfo, Status, ToolCallFinished
 from hookline.web._http.sse import DONE, FRAME_END, RELOAD, dumps, frame, frame_until
 from hookline.web._protocols.attachments import attachment_part, ui_message
 from hookline.web._protocols.changes import (
@@ -178,11 +178,7 @@ class AiSdkEncoder:
             case SubAgentChanged():
                 return self._begin(self._expected) + _sub_agent(change)
             case StatusShown():
-                note = {"type": change.event.type, "data": change.event.data}
-                if change.event.call_id is not None:
-                    note["toolCallId"] = change.event.call_id
-                begin = self._begin(self._expected)
-                return begin + _chunk("data-status", data=note, transient=True)
+                return self._begin(self._expected) + _status(change.event)
             case ApprovalPending():
                 request = change.request
                 if self._version < 6 or request.path:  # a client knows no calls of sub-agents
@@ -300,6 +296,13 @@ class AiSdkEncoder:
         advice = _chunk("data-error", data=again, transient=True) if again else b""
         error = advice + _chunk("error", errorText=change.error.message)
         return error + self._close_step() + _chunk("finish", finishReason="error")
+
+
+def _status(event: Status) -> bytes:
+    data = {"type": event.type, "data": event.data}
+    if event.call_id is not None:
+        data["toolCallId"] = event.call_id
+    return _chunk("data-status", data=data, transient=True)
 
 
 def _sent(change: SentChanged) -> bytes:
