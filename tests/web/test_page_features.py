@@ -324,7 +324,7 @@ async def test_a_message_that_an_answer_has_not_taken_is_given_back(browser: Any
         await page.sees("Queued: Be brief.")
         await page.page.fill("#say", "Else.")
         await page.page.click("#stop")
-        await page.sees("Not delivered: the answer ended before it could take the message.")
+        await page.sees("Not delivered: the answer did not take the message.")
         assert await page.page.input_value("#say") == "Be brief.\nElse."
         assert not await page.page.locator("#queued").is_visible()
         page.assert_clean()

@@ -127,7 +127,7 @@ export function giveBackQueued() {
     sent.get(id)?.back();
     unqueue(id);
   }
-  if (left.length) hint('Not delivered: the answer ended before it could take the message.');
+  if (left.length) hint('Not delivered: the answer did not take the message.');
 }
 
 export function clearQueued() {
