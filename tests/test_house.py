@@ -360,6 +360,7 @@ DOOR_PLANS = {
         "_protocols.changes",
         "_protocols.ag_ui.messages",
         "_protocols.error_texts",
+        "_protocols.sub_agents",
         "_protocols.outline",
         "_protocols.ai_sdk.encoder",
         "_protocols.ag_ui.encoder",

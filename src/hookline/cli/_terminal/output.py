@@ -26,6 +26,7 @@ from hookline.events import (
     ChatStarted,
     FileAdded,
     MessageAdded,
+    MessageQueued,
     PartEnd,
     ReasoningDelta,
     ResponseReset,
@@ -104,9 +105,8 @@ class TerminalView:
                 if self._has_uncommitted:
                     self._screen.say("↺ withdrawn: a new answer replaces the text above", "mark")
                 self._has_uncommitted = False
-            case MessageAdded(message=message):
-                self._has_uncommitted = False
-                self._show_message(message)
+            case MessageQueued() | MessageAdded():
+                self._show_message(event)
             case ChatDone(response=response):
                 self._close()
                 if not (self._has_output or response.stop_reason):
@@ -165,10 +165,15 @@ class TerminalView:
         for figure in figures:
             self._screen.note(prefix_line(figure, self._screen.width))
 
-    def _show_message(self, message: object) -> None:
+    def _show_message(self, event: MessageQueued | MessageAdded) -> None:
+        message = event.message
+        if isinstance(event, MessageQueued):
+            self._screen.say(f"queued: {strict(message.text)}")
+            return
+        self._has_uncommitted = False
         if isinstance(message, UserMessage):
             self._typed -= 1
-            if self._typed < 0:  # a hook continues in the user's place
+            if self._typed < 0:  # sent into the answer, or by a hook in the user's place
                 line: Line = [("you", "» "), ("dim", strict(message.text))]
                 self._screen.note(cut(line, self._screen.width))
 

@@ -5,6 +5,7 @@
     POST   /{protocol}/{id}/stop        stop that run
     GET    /{protocol}/{id}/messages    the messages, in the form of that protocol; an empty list
                                         for an unknown conversation
+    POST   /{protocol}/{id}/messages    send a message into that run
     …      /conversations               the principal's conversations: see `routes.py`
     GET    /, /page.css, /page.js       the chat page, if it is on, and /page for its requests
 
@@ -25,10 +26,11 @@ from hookline.web._http.messages import Reply, Request, json_reply, refusal
 from hookline.web._http.refused import Refused
 from hookline.web._http.sse import plain
 from hookline.web._page.files import page_file
-from hookline.web._protocols.incoming import id_of
+from hookline.web._protocols.incoming import id_of, read_object
 from hookline.web._protocols.table import (
     PROTOCOLS,
     Protocol,
+    parse_sent,
     shown_messages,
     untold,
 )
@@ -167,6 +169,8 @@ class Site:
         if what == "stop":
             _allow(request, "POST")
             return json_reply({"stopped": await self._stop(principal, id)})
+        if what == "messages" and request.method == "POST":
+            return await self._send(request, principal, protocol, id)
         if what == "messages":
             _allow(request, "GET")
             return await self._messages(principal, protocol, id)
@@ -181,6 +185,20 @@ class Site:
         if self._config.relay is None:
             return False
         return await self._config.relay.stop(key, principal, "stopped by the user")
+
+    async def _send(self, request: Request, principal: str, protocol: Protocol, id: str) -> Reply:
+        """Send a message into the running answer, in this or another process."""
+        body = await request.body(self.runs.caps.body_bytes, self.runs.caps.send)
+        message, when = parse_sent(protocol, read_object(body))
+        key = conversation_key(principal, id)
+        receipt = self.runs.send(key, message, when)
+        if receipt is None and self._config.relay is not None:
+            receipt = await self._config.relay.send(key, principal, message, when)
+        if receipt is None:
+            raise Refused(409, "No answer takes this message now; send it as a new message.")
+        if receipt.refused is not None:
+            raise Refused(409, f"Not delivered: {receipt.refused}; send it as a new message.")
+        return json_reply({"id": receipt.id, "status": "queued"}, 202)
 
     async def _replay(
         self, request: Request, principal: str, protocol: Protocol, id: str
