@@ -68,7 +68,7 @@ async def batch(talk: Conversation) -> float:
     for _ in range(BATCH):
         next_one = message(len(talk.history))
         begin = perf_counter()
-        await talk.write(next_one, _nothing)
+        await state_of(talk).write(next_one, _nothing)
         taken.append(perf_counter() - begin)
     return median(taken) * 1e6
 
@@ -97,7 +97,7 @@ async def samples(store: Any, keep: Keep, rounds: int) -> tuple[list[float], Fou
             for length, taken in ours.items():
                 found[length].append(taken)
     for talk in talks.values():
-        await talk.leave("bench")
+        await state_of(talk).leave("bench")
         await store.delete(talk.id)
     return limit, found
 

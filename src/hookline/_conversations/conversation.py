@@ -212,4 +212,4 @@ class Conversation:
 
 def state_of(conversation: Conversation) -> ConversationState:
     """The state of a conversation, for the chat that runs on it."""
-    return conversation._state
+    return conversation._state  # pyright: ignore[reportPrivateUsage]
