@@ -11,6 +11,7 @@ from tests.durable.test_engines import asking, waits
 
 from hookline import Agent, Approve
 from hookline.durable._client import Client
+from hookline.durable.restate import _workflow
 from hookline.models import Finish, TextChunk
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call
@@ -165,6 +166,34 @@ async def test_a_chat_that_waits_does_not_hold_up_a_worker_that_is_stopped(
         request = await waits(client, id)
         worker.stop(1000.0)
     async with engine.worker(asking(ran, "Done."), **patient):
+        await client.answer(id, {request: Approve()})
+        assert (await client.result(id)).text == "Done."
+    assert ran == ["a"]
+
+
+@pytest.mark.parametrize("engine", ["restate"], indirect=True)
+async def test_a_chat_that_restate_may_suspend_does_not_hold_up_a_worker_that_is_stopped(
+    engine: Engine, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_rest = asyncio.Event()
+    wait_completed = _workflow.restate.wait_completed
+    aborts: list[Any] = []
+
+    def watched(*futures: Any) -> Any:
+        if futures[0] in aborts:  # no open step comes before the promise of an abort
+            at_rest.set()
+        aborts.append(futures[1])
+        return wait_completed(*futures)
+
+    monkeypatch.setattr(_workflow.restate, "wait_completed", watched)
+    ran: list[str] = []
+    worker = engine.worker(asking(ran, call("delete", path="a"), "never"), idle=1000.0)
+    async with worker:
+        id = await client.start("Delete a.")
+        request = await waits(client, id)
+        await at_rest.wait()
+        worker.stop(1000.0)
+    async with engine.worker(asking(ran, "Done."), idle=1000.0):
         await client.answer(id, {request: Approve()})
         assert (await client.result(id)).text == "Done."
     assert ran == ["a"]

@@ -150,7 +150,13 @@ class WorkflowLog:
                 if self._aborted is not None:
                     either.append(self._aborted)
                 either += [self._answers[id] for id in self._waiters]
-                await restate.wait_completed(*either)
+                completed = asyncio.ensure_future(restate.wait_completed(*either))
+                if lane is None:  # if the worker is stopped, only the chat's task shows it
+                    await asyncio.wait([completed, chat], return_when=asyncio.FIRST_COMPLETED)
+                    if not completed.done():
+                        completed.cancel()
+                        break
+                await completed
                 rests = not await self._hand_out(journal) and rests
                 if lane is not None and lane.is_completed():
                     data = await lane
