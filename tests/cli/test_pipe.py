@@ -159,6 +159,7 @@ def test_stdout_is_the_answer_alone_and_the_rest_is_on_stderr(folder: Path) -> N
         '→ weather(city="Paris")',
         "  asking: a station",
         '✓ weather "18 degrees"',
+        "· prompt cache 62% of the request reusable",
     ]
 
 

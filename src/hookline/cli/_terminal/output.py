@@ -31,6 +31,7 @@ from hookline.events import (
     ReasoningDelta,
     ResponseReset,
     SourceAdded,
+    StepFinished,
     StepStarted,
     TextDelta,
     ToolCallDelta,
@@ -203,6 +204,7 @@ class PlainView:
         self._screen = screen
         self._calls = Calls(screen)
         self._hooks: list[HookRun] = []
+        self._figures: list[RequestPrefix] = []  # of steps that are not finished
 
     def event(self, event: ChatEvent) -> None:
         if not event.path:
@@ -213,6 +215,8 @@ class PlainView:
                     if message.text:
                         for line in prose(message.text).splitlines():
                             self._screen.note([("dim", f"  {line}")])
+                case StepFinished():
+                    self._tell_figures(event.iteration)
                 case ChatDone(response=response):
                     self._answer(response)
                     self._calls.end(event)
@@ -236,8 +240,14 @@ class PlainView:
             self._screen.note(hook_line(run, self._screen.width))
 
     def prefix(self, figure: RequestPrefix) -> None:
-        self.end()
-        self._screen.note(prefix_line(figure, self._screen.width))
+        """Show what of a request a prompt cache can reuse, when its step is finished."""
+        self._figures.append(figure)
+
+    def _tell_figures(self, iteration: int) -> None:
+        for figure in self._figures:
+            if figure.iteration <= iteration:
+                self._screen.note(prefix_line(figure, self._screen.width))
+        self._figures = [figure for figure in self._figures if figure.iteration > iteration]
 
     def end(self) -> None:
         runs, self._hooks = self._hooks, []

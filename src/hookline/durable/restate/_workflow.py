@@ -150,13 +150,7 @@ class WorkflowLog:
                 if self._aborted is not None:
                     either.append(self._aborted)
                 either += [self._answers[id] for id in self._waiters]
-                completed = asyncio.ensure_future(restate.wait_completed(*either))
-                if lane is None:  # if the worker is stopped, only the chat's task shows it
-                    await asyncio.wait([completed, chat], return_when=asyncio.FIRST_COMPLETED)
-                    if not completed.done():
-                        completed.cancel()
-                        break
-                await completed
+                await _completed(either, lane, chat)
                 rests = not await self._hand_out(journal) and rests
                 if lane is not None and lane.is_completed():
                     data = await lane
@@ -216,6 +210,21 @@ class WorkflowLog:
             if waiter is not None and not waiter.done():
                 waiter.set_exception(Halted())
                 waiter.exception()
+
+
+async def _completed(futures: list[Any], lane: _Future | None, chat: asyncio.Task[Any]) -> None:
+    """Wait until one of the engine's futures is completed, or the chat has ended.
+
+    If the worker is stopped while no step is open, only the chat's task shows it.
+    """
+    completed = asyncio.ensure_future(restate.wait_completed(*futures))
+    try:
+        tasks = {completed, chat} if lane is None else {completed}
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if completed.done():
+            completed.result()
+    finally:
+        completed.cancel()
 
 
 def _future(value: object) -> _Future:
