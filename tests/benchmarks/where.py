@@ -39,7 +39,6 @@ PARTS = {
         "_chat/commit",
         "_chat/shown",
         "_conversations/conversation",
-        "_conversations/state",
         "_base/messages",
         "_conversations/history",
     ),

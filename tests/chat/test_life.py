@@ -30,7 +30,6 @@ from hookline import (
     check_history,
     tool,
 )
-from hookline._conversations.conversation import state_of
 from hookline.errors import (
     ChatAbortedError,
     ConversationBusyError,
@@ -460,7 +459,7 @@ async def _throws_before(ctx: Any, proceed: Any) -> Any:
 
 def busy() -> Conversation:
     conversation = Conversation()
-    state_of(conversation).acquire("another")
+    conversation.acquire("another")
     return conversation
 
 

@@ -15,7 +15,6 @@ from hookline import (
     MemoryStore,
     tool,
 )
-from hookline._conversations.conversation import state_of
 from hookline.errors import ConversationBusyError, ConversationConflictError, UsageError
 from hookline.points import PreChat
 from hookline.storage import Change
@@ -207,7 +206,7 @@ async def test_an_answer_that_is_not_there_is_not_replaced(store: Any) -> None:
         conversation.replace_answer("x")
     with pytest.raises(UsageError, match="send a message first"):
         Conversation().replace_answer()
-    state_of(conversation).acquire("somebody")
+    conversation.acquire("somebody")
     with pytest.raises(ConversationBusyError):
         conversation.replace_answer()
-    state_of(conversation).release("somebody")
+    conversation.release("somebody")

@@ -170,22 +170,15 @@ def check(
     /,
     *,
     probe: Annotated[str, Parameter(help="A file with one call a line, as JSON.")],
-    deps: Annotated[
-        str | None,
-        Parameter(help="module:attribute of the deps, or of a callable that returns deps."),
-    ] = None,
     debug: Debug = False,
 ) -> int:
     """Send calls over the roads to their tools, and report those that a guard lets pass."""
-    return _check.check(agent, probe, Screen(), deps=deps)
+    return asyncio.run(_check.check(as_agent(locate(agent), agent), probe, Screen()))
 
 
 @app.command(help=_help.REPLAY)
 def replay(
-    records: Annotated[
-        str,
-        Parameter(help="A store's URL; or a store, a cassette or an audit file."),
-    ],
+    store: Annotated[str, Parameter(help="A store, such as sqlite:///chats.db, or its file.")],
     agent: Target,
     /,
     *,
@@ -195,7 +188,9 @@ def replay(
     without: Annotated[
         list[str] | None, Parameter(help="The id or name of a hook to leave out.")
     ] = None,
-    since: Annotated[str | None, Parameter(help="Only what is newer: 7d, 12h, or a date.")] = None,
+    since: Annotated[
+        str | None, Parameter(help="Only conversations changed since: 7d, 12h, or a date.")
+    ] = None,
     deps: Annotated[
         str | None,
         Parameter(help="module:attribute of the deps, or of a callable that returns deps."),
@@ -210,9 +205,9 @@ def replay(
     output: Annotated[Literal["text", "json"], Parameter(help="json: the whole report.")] = "text",
     debug: Debug = False,
 ) -> int:
-    """Show what a change of an agent's hooks would have done to recorded chats."""
+    """Show what a change of an agent's hooks would have done to stored chats."""
     options = _replay.ReplayOptions(
-        records=records,
+        store=store,
         hooks=tuple(hook or ()),
         without=tuple(without or ()),
         since=since,

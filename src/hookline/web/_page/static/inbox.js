@@ -2,7 +2,6 @@
 
 import { $, make, seen, tell } from './dom.js';
 import { Card } from './card.js';
-import { makeSection } from './section.js';
 import { actions, ask, askJson, wordsOf } from './server.js';
 
 const EVERY = 10000; // milliseconds between two looks at the server
@@ -92,7 +91,23 @@ async function decide(request, card, answer, note) {
   return true;
 }
 
-export const openInbox = makeSection('inbox', refresh, () => {
+export function openInbox() {
+  document.body.classList.add('inbox-open');
+  $('show-inbox').hidden = $('inbox').hidden = false;
+  $('show-inbox').setAttribute('aria-expanded', 'true');
+  $('inbox-title').focus();
+  refresh();
+}
+
+export function closeInbox() {
+  if ($('inbox').hidden) return;
+  document.body.classList.remove('inbox-open');
+  $('inbox').hidden = true;
+  $('show-inbox').setAttribute('aria-expanded', 'false');
   for (const id of decided) { rows.get(id)?.remove(); rows.delete(id); }
   decided.clear();
-});
+  $('say').focus();
+}
+
+$('show-inbox').addEventListener('click', () => ($('inbox').hidden ? openInbox() : closeInbox()));
+$('close-inbox').addEventListener('click', closeInbox);
