@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ from tests.durable.test_engines import asking, waits
 
 from hookline import Agent, Approve
 from hookline.durable._client import Client
-from hookline.durable.restate import _workflow
 from hookline.models import Finish, TextChunk
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call
@@ -176,7 +176,8 @@ async def test_a_chat_that_restate_may_suspend_does_not_hold_up_a_worker_that_is
     engine: Engine, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_rest = asyncio.Event()
-    wait_completed = _workflow.restate.wait_completed
+    restate: Any = import_module("restate")
+    wait_completed = restate.wait_completed
     aborts: list[Any] = []
 
     def watched(*futures: Any) -> Any:
@@ -185,7 +186,7 @@ async def test_a_chat_that_restate_may_suspend_does_not_hold_up_a_worker_that_is
         aborts.append(futures[1])
         return wait_completed(*futures)
 
-    monkeypatch.setattr(_workflow.restate, "wait_completed", watched)
+    monkeypatch.setattr(restate, "wait_completed", watched)
     ran: list[str] = []
     worker = engine.worker(asking(ran, call("delete", path="a"), "never"), idle=1000.0)
     async with worker:
