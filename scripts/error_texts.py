@@ -49,6 +49,7 @@ SIGNALS = {
     "providers/_adapter/streaming.py:parse_json": "MalformedStreamError",
     "providers/openai_chat/_reader.py:take": "MalformedStreamError",
     "providers/openai_chat/_reader.py:_call": "MalformedStreamError",
+    "replay/_cassettes.py:records_of_cassette": "the text of the CassetteError",
     "workspace/_files/openat.py:_error": "Root and replace() say what is wrong with the path",
     "workspace/_files/rename.py:_error": "replace() says what is wrong with the path",
     "web/_site/answers/responses.py:__init__": "an answer without a body",

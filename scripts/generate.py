@@ -1,4 +1,4 @@
-"""Write what is made from the source: `_hooks/typed.pyi`, the types of `.replace(…)`,
+"""Write what is made from the source: `_hooks/typed.pyi`, `points.py`, the types of `.replace(…)`,
 docs/hooks.md, pictures.
 
 python scripts/generate.py                 write them
@@ -23,6 +23,7 @@ from hookline._hooks.registration import HookOptions
 
 ROOT = Path(__file__).resolve().parent.parent
 TYPED = ROOT / "src" / "hookline" / "_hooks/typed.pyi"
+POINTS_FACE = ROOT / "src" / "hookline" / "points.py"
 DOCS = ROOT / "docs" / "hooks.md"
 PICTURE = ROOT / "docs" / "images" / "life.svg"
 PHASES = ROOT / "docs" / "images" / "phases.svg"
@@ -41,31 +42,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from hookline._hooks import points as p
 from hookline._hooks.wrappers import Proceed
-from hookline._base.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
-from hookline._model.model import (
-    ChatRequest,
-    FileChunk,
-    ModelRequest,
-    ModelResponse,
-    PartEndChunk,
-    ReasoningChunk,
-    SourceChunk,
-    TextChunk,
-    ToolCallChunk,
-)
-from hookline._base.returns import (
-    Approve,
-    Ask,
-    Continue,
-    Deny,
-    Guide,
-    Hold,
-    MessageChanges,
-    Response,
-    Stop,
-    ToolFailure,
-    ToolResult,
-)
+{imports}
 from hookline._hooks.declared import HookDef
 from hookline._hooks.registration import Disposer
 from hookline._base.run import D, DepsT
@@ -98,7 +75,47 @@ class WrapperDecorator(Protocol[C, T, R]):
     ) -> Callable[[C, Proceed[T, R]], Coroutine[Any, Any, R]]: ...
 '''
 
-PAYLOADS = {"message": "UserMessage", "request": "ModelRequest", "call": "ToolCall"}
+FACE = '''"""\
+The contexts of the hook points: `add_hook` takes a context class in place of a point's name.
+
+`matches` compares a tool's name with patterns, as the `tools=` option of a hook does. `as_tuple`
+and `check_number` check arguments of your own that take a list or a number.
+
+Generated from the table in `_hooks/points.py` by scripts/generate.py. Do not edit.
+"""
+
+from hookline._base.lists import as_tuple
+from hookline._base.numbers import check_number
+from hookline._base.patterns import matches
+from hookline._base.returns import Guide, Hold
+from hookline._hooks.points import {contexts}
+
+__all__ = {names}
+'''
+
+
+def face() -> str:
+    contexts = sorted(
+        ["TABLE", "Context", "PointSpec", *(s.context.__name__ for s in TABLE.values())]
+    )
+    names = sorted([*contexts, "Guide", "Hold", "as_tuple", "check_number", "matches"])
+    return FACE.format(contexts=", ".join(contexts), names=names)
+
+
+def imports() -> str:
+    """The imports of the types that hooks take and return."""
+    by_module: dict[str, set[str]] = {}
+    for spec in TABLE.values():
+        for kind in (*spec.acts, *spec.takes):
+            by_module.setdefault(kind.__module__, set()).add(kind.__name__)
+    return "\n".join(
+        f"from {module} import {', '.join(sorted(names))}" for module, names in by_module.items()
+    )
+
+
+def payload(spec: PointSpec) -> str:
+    """The type that `proceed(changed)` takes."""
+    return " | ".join(kind.__name__ for kind in spec.takes)
 
 
 def returns(spec: PointSpec) -> str:
@@ -119,7 +136,7 @@ def hook_type(spec: PointSpec) -> str:
         return f"Callable[[{ctx}], object]"
     union = returns(spec)
     if spec.kind == "wrapper":
-        return f"Callable[[{ctx}, Proceed[{PAYLOADS[spec.payload]}, {union}]], Awaitable[{union}]]"
+        return f"Callable[[{ctx}, Proceed[{payload(spec)}, {union}]], Awaitable[{union}]]"
     return f"Callable[[{ctx}], Maybe[{union}]]"
 
 
@@ -128,7 +145,7 @@ def decorator_type(spec: PointSpec) -> str:
     if spec.kind == "observer":
         return f"ObserverDecorator[{ctx}]"
     if spec.kind == "wrapper":
-        return f"WrapperDecorator[{ctx}, {PAYLOADS[spec.payload]}, {returns(spec)}]"
+        return f"WrapperDecorator[{ctx}, {payload(spec)}, {returns(spec)}]"
     return f"InterceptorDecorator[{ctx}, {returns(spec)}]"
 
 
@@ -244,7 +261,11 @@ OWN_DECORATORS = [
 
 
 def typed() -> str:
-    text = HEAD + "\n\nclass AddHook(Protocol[D]):\n" + calls("Disposer", "", var="D")
+    text = (
+        HEAD.replace("{imports}", imports())
+        + "\n\nclass AddHook(Protocol[D]):\n"
+        + calls("Disposer", "", var="D")
+    )
     text += "\n\nclass HookDecorator(Protocol[DepsT]):\n"
     for spec in TABLE.values():
         kind = decorator_type(spec).replace("{D}", "DepsT")
@@ -307,7 +328,7 @@ def stub(spec: PointSpec) -> list[str]:
         lines = [f"def hook({context}) -> None:", "    ..."]
     elif spec.kind == "wrapper":
         result = returns(spec)
-        proceed = f"Proceed[{PAYLOADS[spec.payload]}, {result}]"
+        proceed = f"Proceed[{payload(spec)}, {result}]"
         lines = [f"async def hook({context}, proceed: {proceed}) -> {result}:"]
         lines += ["    return await proceed()"]
     else:
@@ -418,7 +439,8 @@ def main() -> int:
         return 0
     stale = []
     made = (
-        (TYPED, typed()),
+        (TYPED, formatted(TYPED, typed())),
+        (POINTS_FACE, formatted(POINTS_FACE, face())),
         (DOCS, docs()),
         (PICTURE, life.svg()),
         (PHASES, phases.svg()),
@@ -429,8 +451,6 @@ def main() -> int:
         *map(replacing.written, replacing.MODULES),
     )
     for path, text in made:
-        if path == TYPED:
-            text = formatted(text)
         if path.exists() and path.read_text() == text:
             continue
         stale.append(path.name)
@@ -449,11 +469,11 @@ def compatibility() -> str:
     return page()
 
 
-def formatted(text: str) -> str:
+def formatted(path: Path, text: str) -> str:
     import subprocess
 
-    for command in (["check", "--fix", "-q", "--select", "I"], ["format", "-q"]):
-        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(TYPED), "-"]
+    for command in (["check", "--fix", "-q", "--select", "I,RUF022"], ["format", "-q"]):
+        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(path), "-"]
         text = subprocess.run(ruff, input=text, text=True, capture_output=True, check=True).stdout
     return text
 

@@ -199,8 +199,8 @@ def plain(parameter: inspect.Parameter) -> inspect.Parameter:
 def of_points() -> Iterator[str]:
     for name, spec in TABLE.items():
         fields = ", ".join(field.name for field in msgspec.structs.fields(spec.context))
-        returns = " | ".join(sorted(kind.__name__ for kind in spec.acts)) or "None"
-        yield f"{name} {spec.kind} ({fields}) -> {returns}"
+        effects = sorted(f"{kind.__name__} {effect}" for kind, effect in spec.acts.items())
+        yield f"{name} {spec.kind} ({fields}) -> {' | '.join(effects) or 'None'}"
 
 
 def of_json() -> Iterator[str]:

@@ -1,8 +1,7 @@
 """docs/images/life.svg: the life of a chat with its hook points, drawn from the table.
 
-What stands where is told here, in `LIFE`; what each point is (its kind, and so its colour) is the
-table's. A point that is missing here, is here twice in one moment, or stands before one that the
-table has earlier, is an error: the picture cannot go stale in silence.
+A row of the table says at which moment of a chat its point fires. `LIFE` says where each moment is
+drawn, so a new point of a known moment needs no change here.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import Callable
 from html import escape
 from typing import NamedTuple
 
+from hookline._hooks.points import Moment
 from hookline.points import TABLE
 
 CHAR = 7.3  # width of a letter of the names, which are set in a font of one width
@@ -25,7 +25,6 @@ class Thing(NamedTuple):
     width: float
     height: float
     draw: Callable[[float, float], str]
-    points: tuple[str, ...] = ()
 
 
 def rect(kind: str, x: float, y: float, width: float, height: float, rx: int) -> str:
@@ -33,9 +32,9 @@ def rect(kind: str, x: float, y: float, width: float, height: float, rx: int) ->
     return f'<rect class="{kind}" x="{x:g}" y="{y:g}" {size}/>\n'
 
 
-def text(x: float, y: float, said: str, kind: str, anchor: str = "middle") -> str:
+def text(x: float, y: float, label: str, kind: str, anchor: str = "middle") -> str:
     return (
-        f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(said)}</text>\n'
+        f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(label)}</text>\n'
     )
 
 
@@ -48,123 +47,116 @@ def pill(name: str) -> Thing:
         box = rect(kind, x, y, width, PILL, 13)
         return box + text(x + width / 2, y + 17.5, name, "name")
 
-    return Thing(width, PILL, draw, (name,))
+    return Thing(width, PILL, draw)
 
 
-def note(said: str) -> Thing:
+def note(label: str) -> Thing:
     """What is no hook point: the model, a tool, a word between."""
-    width = round(SMALL * len(said) + 12)
-    return Thing(width, PILL, lambda x, y: text(x + width / 2, y + 17, said, "note"))
+    width = round(SMALL * len(label) + 12)
+    return Thing(width, PILL, lambda x, y: text(x + width / 2, y + 17, label, "note"))
 
 
 def row(*things: Thing, arrows: bool = True) -> Thing:
     """Things that follow each other."""
     gap = GAP if arrows else 10.0
-    width = sum(each.width for each in things) + gap * (len(things) - 1)
-    height = max(each.height for each in things)
+    width = sum(thing.width for thing in things) + gap * (len(things) - 1)
+    height = max(thing.height for thing in things)
 
     def draw(x: float, y: float) -> str:
         out = ""
-        for place, each in enumerate(things):
+        for place, thing in enumerate(things):
             if place and arrows:
                 out += (
                     f'<path class="arrow" d="M{x - gap + 5:g} {y + height / 2:g}h{gap - 13:g}"/>\n'
                 )
-            out += each.draw(x, y + (height - each.height) / 2)
-            x += each.width + gap
+            out += thing.draw(x, y + (height - thing.height) / 2)
+            x += thing.width + gap
         return out
 
-    return Thing(width, height, draw, tuple(name for each in things for name in each.points))
+    return Thing(width, height, draw)
 
 
 def column(*things: Thing, gap: float = 8.0) -> Thing:
     """Things below each other."""
-    width = max(each.width for each in things)
-    height = sum(each.height for each in things) + gap * (len(things) - 1)
+    width = max(thing.width for thing in things)
+    height = sum(thing.height for thing in things) + gap * (len(things) - 1)
 
     def draw(x: float, y: float) -> str:
         out = ""
-        for each in things:
-            out += each.draw(x, y)
-            y += each.height + gap
+        for thing in things:
+            out += thing.draw(x, y)
+            y += thing.height + gap
         return out
 
-    return Thing(width, height, draw, tuple(name for each in things for name in each.points))
+    return Thing(width, height, draw)
 
 
-def frame(kind: str, title: str, inner: Thing, *, width: float = 0) -> Thing:
+def frame(kind: str, title: str, inner: Thing) -> Thing:
     """A frame around things, with a title; a wrapper's is the point itself."""
     named = title in TABLE
-    width = max(width, inner.width + 28, CHAR * len(title) + 36)
+    width = max(inner.width + 28, CHAR * len(title) + 36)
     height = inner.height + 44
-    points = ((title,) if named else ()) + inner.points
 
     def draw(x: float, y: float) -> str:
         box = rect(kind, x, y, width, height, 9)
         head = text(x + 14, y + 20, title, "name" if named else "note", "start")
         return box + head + inner.draw(x + 14, y + 31)
 
-    return Thing(width, height, draw, points)
+    return Thing(width, height, draw)
 
 
-def message(whose: str) -> Thing:
-    return frame("group", whose, row(pill("preMessage"), pill("onMessage"), arrows=False))
+def points(moment: Moment) -> list[Thing]:
+    """The points of a moment that are no wrappers, in the order of the table."""
+    specs = [spec for spec in TABLE.values() if spec.moment == moment]
+    return [pill(spec.name) for spec in specs if spec.kind != "wrapper"]
+
+
+def group(title: str, moment: Moment) -> Thing:
+    """A frame around the points of a moment."""
+    return frame("group", title, row(*points(moment), arrows=False))
+
+
+def wrapped(moment: Moment, inner: Thing) -> Thing:
+    """A thing inside the frames of a moment's wrappers; the first wrapper is outermost."""
+    for spec in reversed(TABLE.values()):
+        if spec.moment == moment and spec.kind == "wrapper":
+            inner = frame("wrapper", spec.name, inner)
+    return inner
 
 
 REQUEST = row(
-    pill("preSteer"),
-    pill("preRequest"),
-    frame(TABLE["aroundRequest"].kind, "aroundRequest", row(note("the model"), pill("onDelta"))),
-    pill("onResponse"),
-    message("the answer is written"),
+    *points("request"),
+    wrapped("model", row(note("the model"), *points("delta"))),
+    *points("response"),
+    group("the answer is written", "message"),
 )
 CALLS = row(
-    pill("preToolCall"),
-    frame(TABLE["aroundToolCall"].kind, "aroundToolCall", note("the tool")),
-    column(pill("onToolCallResult"), pill("onToolCallError")),
-    message("each result is written"),
+    *points("call"),
+    wrapped("tool", note("the tool")),
+    column(*points("result")),
+    group("each result is written", "message"),
 )
 STEP = column(
     REQUEST,
     row(
         frame("group", "each call, side by side; results in the model's order", CALLS),
-        pill("onStep"),
+        *points("step"),
     ),
     gap=14,
 )
 CHAT = column(
-    row(pill("onChatStart"), pill("preChat"), message("the user's message is written")),
+    row(*points("start"), group("the user's message is written", "message")),
     frame("loop", "a step, again until the model asks for no tool", STEP),
-    row(
-        pill("preStop"),
-        frame(
-            "group",
-            "exactly one of",
-            row(pill("onChatDone"), pill("onChatAbort"), pill("onChatError"), arrows=False),
-        ),
-        pill("onChatEnd"),
-    ),
+    row(*points("stop"), group("exactly one of", "outcome"), *points("end")),
     gap=14,
 )
 BESIDE = row(
-    frame(
-        "group",
-        "whenever it happens",
-        row(pill("onStatus"), pill("onApproval"), pill("onHook"), arrows=False),
-    ),
-    frame(
-        "group",
-        "a message of a history is changed",
-        row(pill("preMessageUpdate"), pill("onMessageUpdate"), arrows=False),
-    ),
+    group("whenever it happens", "anytime"),
+    group("a message of a history is changed", "update"),
     arrows=False,
 )
-SCOPES = frame(
-    "group",
-    "tools come and go",
-    row(pill("onScopeRegister"), pill("onScopeUnregister"), arrows=False),
-)
-LIFE = column(frame(TABLE["aroundChat"].kind, "aroundChat", CHAT), BESIDE, SCOPES, gap=14)
+SCOPES = group("tools come and go", "scope")
+LIFE = column(wrapped("chat", CHAT), BESIDE, SCOPES, gap=14)
 
 KINDS = {
     "observer": "an observer sees",
@@ -199,29 +191,16 @@ text { font: 12px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mo
 """
 
 
-def check() -> None:
-    """Refuse a picture that does not fit the table."""
-    seen = list(dict.fromkeys(LIFE.points))
-    if set(seen) != set(TABLE):
-        raise ValueError(f"not in the picture, or not in the table: {set(seen) ^ set(TABLE)}")
-    written = ("preMessage", "onMessage")  # three times in a chat
-    life = [name for name in TABLE if name in CHAT.points and name not in written]
-    drawn = [name for name in seen if name in CHAT.points and name not in written]
-    if drawn != life:
-        raise ValueError(f"the picture has another order than the table: {drawn}")
-
-
 def legend(x: float, y: float) -> str:
     out = ""
-    for kind, said in KINDS.items():
+    for kind, label in KINDS.items():
         out += rect(kind, x, y, 22, 14, 7)
-        out += text(x + 30, y + 11.5, said, "note", "start")
-        x += 30 + SMALL * len(said) + 26
+        out += text(x + 30, y + 11.5, label, "note", "start")
+        x += 30 + SMALL * len(label) + 26
     return out
 
 
 def svg() -> str:
-    check()
     width, height = LIFE.width + 32, LIFE.height + 66
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '

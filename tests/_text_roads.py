@@ -1,4 +1,4 @@
-"""The roads on which a text reaches a reader, the store, the traces or the log, one chat for each.
+"""The roads on which a text reaches a reader, a store, traces, logs or files, one chat for each.
 
 Each chat carries a secret on one road, once with `redact` and once with a guardrail at the output.
 `page()` writes the table in docs/security.md from what was found. A road on which the secret gets
@@ -11,10 +11,26 @@ import asyncio
 import logging
 import re
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
+
+from tests import _text_doors as doors
+from tests._text_chats import (
+    LATE,
+    SECRET,
+    THROUGH,
+    Guards,
+    Play,
+    Trace,
+    agent_of,
+    chat,
+    hooked,
+    said,
+    takes,
+    tells,
+)
 
 from hookline import (
     Agent,
@@ -23,79 +39,28 @@ from hookline import (
     Continue,
     Conversation,
     Deny,
+    File,
     MessageChanges,
     ModelResponse,
     Run,
     Scope,
+    Source,
     Stop,
+    Tool,
     ToolCall,
     ToolResult,
+    UserMessage,
 )
-from hookline.errors import ChatAbortedError, ModelError
-from hookline.hooks import guardrail, redact
-from hookline.models import TextChunk
+from hookline.errors import ModelError
+from hookline.hooks import guardrail, redact, summarize
+from hookline.points import Guide
+from hookline.storage import Rule
 from hookline.testing import ScriptedModel, Turn, call, collect, spans
 
-SECRET = "sk-s3cr3t123"
 PAGE = Path(__file__).parent.parent / "docs" / "security.md"
 BEGIN, END = "<!-- text roads: scripts/text-matrix -->", "<!-- end of text roads -->"
-LATE = -20_000  # a priority after that of `redact`
-
-Guards: TypeAlias = Any
-Play: TypeAlias = Callable[[Guards], Awaitable["Trace"]]
-
-
-class Trace(NamedTuple):
-    """What is left of a chat."""
-
-    events: list[Any]
-    conversation: Conversation
-    response: Any = None
-
-
-async def chat(agent: Agent[Any], *, message: str = "Hi.", **options: Any) -> Trace:
-    conversation = Conversation()
-    stream = agent.chat_stream(message, conversation=conversation, **options)
-    events: list[Any] = []
-    try:
-        async for event in stream:
-            events.append(event)
-    except (ValueError, ModelError, ChatAbortedError):
-        return Trace(events, conversation)
-    return Trace(events, conversation, stream.response)
-
-
-def agent_of(guards: Guards, *turns: Any, **options: Any) -> Agent[Any]:
-    return Agent(ScriptedModel(*(turns or ("Done.",)), chunk=4), hooks=guards, **options)
-
-
-def hooked(point: Any, hook: Any, *turns: Any, priority: int = 0, **options: Any) -> Play:
-    """A chat with this hook."""
-
-    async def play(guards: Guards) -> Trace:
-        agent = agent_of(guards, *turns, **options)
-        agent.add_hook(point, hook, priority=priority)
-        return await chat(agent)
-
-    return play
-
-
-def said(*turns: Any, message: str = "Hi.", chat_options: Any = None, **options: Any) -> Play:
-    """A chat in which the model, the user or a tool says it."""
-
-    async def play(guards: Guards) -> Trace:
-        agent = agent_of(guards, *turns, **options)
-        return await chat(agent, message=message, **(chat_options or {}))
-
-    return play
-
 
 # ── tools ───────────────────────────────────────────────────────────────────────────────────
-
-
-async def tells() -> str:
-    """Return the secret."""
-    return f"it is {SECRET}"
 
 
 async def fails() -> str:
@@ -112,11 +77,6 @@ async def reports(run: Run[Any]) -> str:
 async def asks(run: Run[Any]) -> str:
     """Ask for the secret."""
     await run.ask(f"Is it {SECRET}?")
-    return "done"
-
-
-async def takes(text: str = "") -> str:
-    """Take a text."""
     return "done"
 
 
@@ -144,13 +104,116 @@ async def first_speaks(guards: Guards) -> Trace:
     return await chat(_handoff(f"It is {SECRET}.", "Done.", guards, at_target=True))
 
 
-async def approved(guards: Guards) -> Trace:
-    agent = agent_of(guards, call("takes", text="a"), "Done.", tools=[takes])
-    agent.add_hook("preToolCall", lambda ctx: Ask("Sure?"))
+def answered(answer: Any, *, args: str = "a", **options: Any) -> Play:
+    """A chat in which a person answers so."""
+
+    async def play(guards: Guards) -> Trace:
+        agent = agent_of(guards, call("takes", text=args), "Done.", tools=[takes])
+        agent.add_hook("preToolCall", lambda ctx: Ask("Sure?"))
+        trace = await chat(agent)
+        stream = agent.resume_stream(trace.conversation, {trace.response.pending[0].id: answer})
+        return Trace(await collect(stream), trace.conversation, stream.response)
+
+    return play
+
+
+async def kid_thinks(guards: Guards) -> Trace:
+    kid = Agent[Any](ScriptedModel(Turn(reasoning=THROUGH, text="Fine.")), name="kid")
+    return await chat(agent_of(guards, call("kid", input="help"), "Done.", tools=[kid.as_tool()]))
+
+
+async def kid_is_told(guards: Guards) -> Trace:
+    kid = Agent[Any](ScriptedModel("Fine."), name="kid")
+    return await chat(agent_of(guards, call("kid", input=SECRET), "Done.", tools=[kid.as_tool()]))
+
+
+async def kid_calls(guards: Guards) -> Trace:
+    kid = Agent[Any](ScriptedModel(call("tells"), "Fine."), name="kid", tools=[tells])
+    return await chat(agent_of(guards, call("kid", input="help"), "Done.", tools=[kid.as_tool()]))
+
+
+def sent(when: Any, hook: Any = None, text: str = THROUGH) -> Play:
+    """A message is sent while the chat runs."""
+
+    async def play(guards: Guards) -> Trace:
+        agent = agent_of(guards, call("takes"), "Done.", "Done.", tools=[takes])
+        if hook is not None:
+            agent.add_hook("preSteer", hook)
+        talk = Conversation()
+        stream = agent.chat_stream("Hi.", conversation=talk)
+        async with stream:
+            stream.send(text, when=when)
+            events = [event async for event in stream]
+        return Trace(events, talk, stream.response)
+
+    return play
+
+
+async def guided(guards: Guards) -> Trace:
+    """The answer is withdrawn, and the model answers again."""
+    agent = agent_of(guards, THROUGH, "Done.")
+    once = iter([Guide("Again.")])
+    agent.add_hook("onResponse", lambda ctx: next(once, None), priority=2 * LATE)
+    return await chat(agent)
+
+
+def guide_with_it(ctx: Any) -> Guide | None:
+    return Guide(f"Not {SECRET}.") if ctx.iteration == 0 else None
+
+
+async def from_the_client(guards: Guards) -> Trace:
+    """A client-side tool, whose result comes with the resumed chat."""
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
+    tool = Tool.from_schema("look", "Look.", schema, client=True)
+    agent = agent_of(guards, call("look", id="a"), "Done.", tools=[tool])
     trace = await chat(agent)
-    answers = {trace.response.pending[0].id: Approve(arguments={"text": SECRET})}
-    stream = agent.resume_stream(trace.conversation, answers)
+    stream = agent.resume_stream(trace.conversation, {"a": ToolResult(SECRET)})
     return Trace(await collect(stream), trace.conversation, stream.response)
+
+
+async def remembered(guards: Guards) -> Trace:
+    """A rule for the arguments of a changed call."""
+    answer = Approve(arguments={"text": SECRET}, remember=Rule("takes", scope="conversation"))
+    return await answered(answer)(guards)
+
+
+async def summarized(guards: Guards) -> Trace:
+    """The model that writes a summary says it."""
+    writer = ScriptedModel(THROUGH)
+    hooks = [*summarize(lambda messages: len(messages) > 2, keep=1, by=writer), *guards]
+    agent = agent_of(hooks, "One.", "Two.", "Three.")
+    trace = await chat(agent)
+    return await chat(agent, message="And now?", conversation=trace.conversation)
+
+
+async def subscribed(guards: Guards) -> Trace:
+    """Another task reads the events of the agent."""
+    agent = agent_of(guards, THROUGH)
+    async with agent.subscribe() as events:
+        await agent.chat("Hi.", conversation=(talk := Conversation()))
+        seen = [await anext(events) for _ in range(4)]
+    return Trace(seen, talk)
+
+
+async def older(guards: Guards) -> Trace:
+    """The messages are older than the guard."""
+    trace = await chat(agent_of([], THROUGH))
+    return await chat(agent_of(guards), message="More.", conversation=trace.conversation)
+
+
+def not_ok(value: Any) -> None:
+    if value == "bad":
+        raise ValueError(SECRET)
+
+
+async def data() -> dict[str, Any]:
+    """Return data."""
+    return {SECRET: [SECRET, 1]}
+
+
+async def attached(guards: Guards) -> Trace:
+    file = File(media_type="text/plain", data=b"x", name=SECRET)
+    return await chat(agent_of(guards), message=UserMessage(parts=(file,)))
 
 
 async def updated(guards: Guards) -> Trace:
@@ -159,18 +222,6 @@ async def updated(guards: Guards) -> Trace:
     id = trace.conversation.messages[0].id
     await agent.update_message(trace.conversation, id, MessageChanges(text=SECRET))
     return trace
-
-
-async def rewritten(guards: Guards) -> Trace:
-    """A rewriter of one's own at onDelta alone."""
-    agent = agent_of([], call("tells"), "Done.", tools=[tells])
-    agent.add_hook("onDelta", rewrite)
-    return await chat(agent)
-
-
-def rewrite(ctx: Any) -> Any:
-    delta = ctx.delta
-    return TextChunk(delta.text.replace(SECRET, "")) if isinstance(delta, TextChunk) else None
 
 
 def raise_it(ctx: Any) -> None:
@@ -204,7 +255,22 @@ NO_ANSWER = "a guardrail at the output checks only the answers of the model"
 AFTER = "a hook with a priority below -10,000 runs after the guard"
 SPANS = "traces record requests as they are sent; pass `redact=` to `Telemetry`"
 FIRST = "the hooks of the target do not run yet; put the guard on the agent that you call"
+PROGRESS = "the server writes it, and a status passes no hook"
+TEXT_ONLY = (
+    "the check runs for answers with text, and here reads only the text; it can read "
+    "`response.parts`"
+)
+OLDER = "the hook sees only what comes after it"
+QUEUED = "the event has the message as it was sent, before any hook"
+SUMMARY = "the summary is written in a chat of its own; give the agent `by=` the hooks too"
+TAPE = "a cassette has the answers of the model as they come; pass `scrub=`"
+JOB = "the client stores the message before any hook sees it"
+DETAILS = "`details=True` shows requests, and the changes that each hook makes"
+FILES = "pictures and files are not changed"
 TRACED = "traces record the answer that was stopped; pass `redact=` to `Telemetry`"
+LOGGED = f"{TRACED}; the log records it too"
+CACHED = f"{TRACED}; the cache has it too, and the check stops it again"
+DECIDED = "`audit` writes what a person answers"
 
 
 class Road(NamedTuple):
@@ -216,7 +282,6 @@ class Road(NamedTuple):
 
 
 DIED = ModelError(f"refused: {SECRET}")
-THROUGH = f"It is {SECRET}."
 ROADS: dict[str, Road] = {
     "answer of the model": Road(said(THROUGH), guardrail=TRACED),
     'answer of the model, with `release="response"`': Road(
@@ -229,23 +294,29 @@ ROADS: dict[str, Road] = {
         said(Turn(text=THROUGH, tool_calls=[call("takes")]), "Done.", tools=[takes]),
         guardrail=TRACED,
     ),
-    "reasoning": Road(
-        said(Turn(reasoning=THROUGH, text="Done.")),
-        guardrail="the check runs for answers with text, and here reads only the text; it can read "
-        "`response.reasoning`",
-    ),
+    "reasoning": Road(said(Turn(reasoning=THROUGH, text="Done.")), guardrail=TEXT_ONLY),
     "partial text of an aborted chat": Road(
         hooked("onDelta", abort_late, f"{THROUGH} And more. And more.", priority=LATE),
         guardrail=None,
     ),
     "the user's message": Road(said(message=THROUGH)),
-    "arguments of a call": Road(
-        said(call("takes", text=SECRET), "Done.", tools=[takes]),
+    "a message that is older than the hook": Road(older, redact=OLDER, guardrail=OLDER),
+    "message that is sent into the chat": Road(sent("next"), redact=QUEUED),
+    "message that is sent for the end of the chat": Road(sent("idle"), redact=QUEUED),
+    "message that `preSteer` changes": Road(
+        sent("next", lambda ctx: ctx.message.replace(text=THROUGH), text="Quick.")
+    ),
+    "arguments of a call": Road(said(call("takes", text=SECRET), "Done.", tools=[takes])),
+    "arguments that do not fit": Road(
+        said(call("takes", text=[SECRET], **{SECRET: 1}), "Done.", tools=[takes])
     ),
     "id of a call, name of a tool that does not exist": Road(
         said(Turn(tool_calls=[ToolCall(id=SECRET, name=SECRET)]), "Done."),
     ),
     "result of a tool": Road(said(call("tells"), "Done.", tools=[tells])),
+    "keys and values of a result": Road(said(call("data"), "Done.", tools=[data])),
+    "name of a file of the user": Road(attached, redact=FILES),
+    "result of a client-side tool": Road(from_the_client),
     "exception of a tool": Road(said(call("fails"), "Done.", tools=[fails])),
     "answer of a hook in place of a tool": Road(
         hooked("preToolCall", lambda ctx: ToolResult(SECRET), call("takes"), "Ok.", tools=[takes]),
@@ -261,8 +332,24 @@ ROADS: dict[str, Road] = {
         said(call("asks"), "Done.", tools=[asks], approver=lambda request, run: Approve()),
         redact=YOURS,
     ),
+    "details of an `Ask`": Road(
+        hooked(
+            "preToolCall",
+            lambda ctx: Ask("Sure?", details={"diff": SECRET}),
+            call("takes"),
+            "Ok.",
+            tools=[takes],
+        ),
+        redact=YOURS,
+    ),
     "arguments of an `Approve`": Road(
-        approved, redact="what runs is exactly what was approved; traces show it as it ran"
+        answered(Approve(arguments={"text": SECRET})),
+        redact="what runs is exactly what was approved; traces show it as it ran",
+    ),
+    "note of an `Approve`": Road(answered(Approve(by="lea", note=SECRET))),
+    "reason of a `Deny` by a person": Road(answered(Deny(SECRET, by="lea"))),
+    "arguments of a remembered `Rule`": Road(
+        remembered, redact="what runs is exactly what was approved; traces show it as it ran"
     ),
     "data of a status": Road(said(call("reports"), "Done.", tools=[reports]), redact=YOURS),
     "text and reason of a `Stop`": Road(
@@ -271,6 +358,16 @@ ROADS: dict[str, Road] = {
     "input of a `Continue`": Road(
         hooked("preStop", lambda ctx: Continue(THROUGH), "One.", "Two.", "Three.", "Four.")
     ),
+    "reason of a `Guide`": Road(hooked("onResponse", guide_with_it, "One.", "Two.")),
+    "answer that a `Guide` withdraws": Road(guided, guardrail=TRACED),
+    "exception of an output validator": Road(
+        said("bad", "good", output_validators=[not_ok], output=str)
+    ),
+    "address and title of a source": Road(
+        said([Source(url=f"https://a/{SECRET}", title=SECRET), "Done."]),
+        guardrail=TEXT_ONLY,
+    ),
+    "summary of `summarize`": Road(summarized, redact=SUMMARY, guardrail=SUMMARY),
     "answer of a hook in place of the model": Road(
         hooked("preRequest", lambda ctx: ModelResponse.of(THROUGH)), guardrail=None
     ),
@@ -285,6 +382,9 @@ ROADS: dict[str, Road] = {
     ),
     "changes of a stored message": Road(updated),
     "answer of a sub-agent": Road(sub_agent, guardrail=TRACED),
+    "reasoning of a sub-agent": Road(kid_thinks, guardrail=TEXT_ONLY),
+    "message for a sub-agent": Road(kid_is_told),
+    "result of a tool of a sub-agent": Road(kid_calls),
     "answer after a handoff, guard on the called agent": Road(target_speaks, guardrail=TRACED),
     "answer before a handoff, guard on the target": Road(first_speaks, FIRST, FIRST),
     "reason of an abort": Road(hooked("preRequest", abort_with_it), redact=YOURS),
@@ -300,15 +400,46 @@ ROADS: dict[str, Road] = {
     "values that a hook keeps in `run.state` or `run.meta`": Road(
         hooked("onChatStart", keep_it), redact=YOURS
     ),
+    "events of `agent.subscribe()`": Road(subscribed, guardrail=TRACED),
+    "file of `audit(content=True)`": Road(doors.audit_file, guardrail=TRACED),
+    "approvals in the file of `audit(content=True)`": Road(doors.audited_answers, redact=DECIDED),
+    "lines of `log(content=True)`": Road(doors.log_file, guardrail=TRACED),
+    "entries of `cache`": Road(doors.cached, guardrail=CACHED),
+    "cassette": Road(doors.on_tape, redact=TAPE, guardrail=TRACED),
+    "log of a durable chat, and what its readers show": Road(doors.durable_chat, guardrail=LOGGED),
+    "message of a durable chat": Road(doors.durable_message, redact=JOB),
+    "calls in a replay": Road(doors.replayed_call),
+    "reason of a policy in a replay": Road(doors.replayed_reason),
+    "fork": Road(doors.forked, guardrail=TRACED),
+    "result of an MCP tool": Road(doors.of_mcp(text=THROUGH)),
+    "error of an MCP tool": Road(doors.of_mcp(text=THROUGH, fails=True)),
+    "progress of an MCP tool": Road(doors.of_mcp(progress=SECRET), redact=PROGRESS),
+    "answer to an MCP client": Road(doors.over_mcp, guardrail=TRACED),
+    "frames, messages and timeline of the web, native": Road(
+        doors.on_the_web("native"), guardrail=TRACED
+    ),
+    "frames, messages and timeline of the web, AI SDK": Road(
+        doors.on_the_web("ai-sdk"), guardrail=TRACED
+    ),
+    "frames, messages and timeline of the web, AG-UI": Road(
+        doors.on_the_web("ag-ui"), guardrail=TRACED
+    ),
+    "timeline of the page, with `details=True`": Road(
+        doors.on_the_web("native", details=True), redact=DETAILS, guardrail=TRACED
+    ),
+    "title of a conversation on the web": Road(doors.title),
+    "frames of a relay": Road(doors.relayed, guardrail=TRACED),
 }
 
 
 @contextmanager
-def log_of_hookline() -> Iterator[list[str]]:
-    lines: list[str] = []
+def log_of_hookline() -> Iterator[list[tuple[str, str]]]:
+    lines: list[tuple[str, str]] = []
     handler = logging.Handler()
     form = logging.Formatter()
-    handler.emit = lambda record: lines.append(form.format(record))  # type: ignore[method-assign]
+    handler.emit = lambda record: lines.append(  # type: ignore[method-assign]
+        (record.levelname, form.format(record))
+    )
     logger = logging.getLogger("hookline")
     before = logger.propagate, logger.level
     logger.addHandler(handler)
@@ -343,10 +474,10 @@ async def places(road: Road, guard: str) -> list[str]:
         found = [f"stream ({shown})"] if kinds else []
         if SECRET in trace.conversation.to_json().decode():
             found.append("store")
+        found += [place for place, text in trace.more.items() if SECRET in text]
         if any(SECRET in repr(span) for span in traced.all):
             found.append("traces")
-        if any(SECRET in line for line in lines):
-            found.append("log at DEBUG")
+        found += dict.fromkeys(f"log at {level}" for level, line in lines if SECRET in line)
     return found
 
 

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from hookline import Agent, Conversation, MemoryStore, Stop, check_history
+from hookline._conversations.conversation import state_of
 from hookline.dialogue import Dialogue
 from hookline.errors import ConversationBusyError, ModelError, StoreError, UsageError
 from hookline.events import ChatDone, ChatStarted, TextDelta
@@ -198,10 +199,10 @@ async def test_a_text_for_a_busy_conversation_is_in_the_next_turn():
     talk = Conversation()
     dialogue = Dialogue(*pair(), conversation=talk, turns=1)
     dialogue.send("Talk.")
-    talk.acquire("another chat")
+    state_of(talk).acquire("another chat")
     with pytest.raises(ConversationBusyError):
         await read(dialogue)
-    talk.release("another chat")
+    state_of(talk).release("another chat")
     await read(dialogue)
     assert words(talk) == ["Talk.", "a1"]
 

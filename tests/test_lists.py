@@ -138,8 +138,11 @@ MADE_BY_HOOKLINE = {
 CHECKED_ELSEWHERE = {
     "Conversation answer_ids",  # which only the engine passes
     "Conversation call_ids",  # likewise
-    "Probe guards",  # made by probe()
+    "Probe answered",  # made by probe()
+    "Probe guards",  # likewise
+    "Probe notes",
     "RanCall hooks",  # made by the engine
+    "RanCall hook_ids",  # likewise
     "Client hooks",  # test_nor_is_it_one_for_a_durable_chat
     "Worker identity_keys",  # needs the package of Restate
     "chats identity_keys",

@@ -159,7 +159,7 @@ class Dialogue(Generic[D]):
 
     async def _save(self) -> None:
         """Save what was added; what could not be saved is saved with the next turn."""
-        if self._unsaved and self.conversation.ledger is not None:
+        if self._unsaved and self.conversation.store is not None:
             await self.conversation.save()
         self._unsaved = False
 

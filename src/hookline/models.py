@@ -19,6 +19,7 @@ from hookline._model.model import (
     ToolCallChunk,
     model_name,
 )
+from hookline._model.prefix import Prefix, PrefixMeter
 from hookline._model.prices import (
     PriceFunction,
     Prices,
@@ -42,6 +43,8 @@ __all__ = [
     "ModelResponse",
     "OutputSchema",
     "PartEndChunk",
+    "Prefix",
+    "PrefixMeter",
     "PriceFunction",
     "Prices",
     "ProviderTool",

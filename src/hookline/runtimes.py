@@ -1,5 +1,6 @@
 """Interfaces for authors of adapters to durable engines."""
 
+from hookline._base.input import as_message
 from hookline._record.durable import Durable
 from hookline._record.format import Batch, Line, Log, Witness, read_log
 from hookline._record.journal import Journal
@@ -30,6 +31,7 @@ __all__ = [
     "Returns",
     "Runtime",
     "Witness",
+    "as_message",
     "key_name",
     "read_log",
 ]

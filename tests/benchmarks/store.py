@@ -25,6 +25,7 @@ from typing import Any, Literal
 from tests._postgres import NAMED, database_of_our_own
 
 from hookline import Conversation, MemoryStore, Text, UserMessage
+from hookline._conversations.conversation import state_of
 from hookline.stores import SQLStore
 
 from .measure import Options, Row, ours_row, ratio_row
@@ -52,8 +53,8 @@ async def filled(store: Any, length: int) -> Conversation:
     talk: Conversation = await store.open(f"bench-{os.getpid()}-{length}")
     talk.restore([message(number) for number in range(length)])
     await talk.save()
-    talk.acquire("bench")
-    await talk.take("bench", print)
+    state_of(talk).acquire("bench")
+    await state_of(talk).take("bench", print)
     return talk
 
 
@@ -67,7 +68,7 @@ async def batch(talk: Conversation) -> float:
     for _ in range(BATCH):
         next_one = message(len(talk.history))
         begin = perf_counter()
-        await talk.write(next_one, _nothing)
+        await state_of(talk).write(next_one, _nothing)
         taken.append(perf_counter() - begin)
     return median(taken) * 1e6
 
@@ -96,7 +97,7 @@ async def samples(store: Any, keep: Keep, rounds: int) -> tuple[list[float], Fou
             for length, taken in ours.items():
                 found[length].append(taken)
     for talk in talks.values():
-        await talk.leave("bench")
+        await state_of(talk).leave("bench")
         await store.delete(talk.id)
     return limit, found
 

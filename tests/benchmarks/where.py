@@ -39,6 +39,7 @@ PARTS = {
         "_chat/commit",
         "_chat/shown",
         "_conversations/conversation",
+        "_conversations/state",
         "_base/messages",
         "_conversations/history",
     ),

@@ -36,9 +36,11 @@ from hookline import (
     ToolMessage,
     ToolResult,
     check_history,
+    define_hook,
     read_message,
     tool,
 )
+from hookline._conversations.conversation import state_of
 from hookline.errors import (
     ApprovalError,
     ConversationBusyError,
@@ -1614,7 +1616,7 @@ async def test_a_stop_that_a_hook_says_to_the_denial_ends_the_new_chat_before_th
 async def test_a_stop_of_the_earlier_chat_does_not_end_the_new_one():
     agent, conversation, _ = await pend([delete(), call("look", id="b")], "next")
     assert conversation.pending_step is not None
-    conversation.wait(conversation.pending_step.replace(stop=Stop("that was then")))
+    state_of(conversation).wait(conversation.pending_step.replace(stop=Stop("that was then")))
     response = await agent.chat("never mind", conversation=conversation)
     assert (response.text, response.stop_reason) == ("next", None)
 
@@ -1709,6 +1711,35 @@ async def test_a_hook_that_changes_or_answers_a_call_stands_beside_its_result():
     looked, last = response.tool_results
     assert looked.ran == RanCall(hooks=(answers.__qualname__,))
     assert last.ran is None  # nobody decided
+
+
+async def test_the_ids_of_the_hooks_that_decided_stand_beside_the_result(tmp_path):
+    """Two hooks of one name can be told apart; rows without ids are read as before."""
+    log, store = tmp_path / "audit.jsonl", MemoryStore()
+
+    def limits(id, fn):
+        return define_hook("preToolCall", fn, name="limits", id=id)
+
+    hooks = [
+        limits("silent", lambda ctx: None),
+        limits("small", lambda ctx: ctx.call.replace(arguments={"path": "/y"})),
+        limits("large", lambda ctx: Deny("no")),
+        audit(log),
+    ]
+
+    @tool
+    async def delete(path: str) -> str:
+        raise AssertionError("it was denied")
+
+    model = ScriptedModel(call("delete", path="/x"), "done")
+    await Agent(model, tools=[delete], hooks=hooks, store=store).chat("go", conversation="t")
+    (ran,) = [m.ran for m in (await store.open("t")).messages if isinstance(m, ToolMessage)]
+    assert ran == RanCall(arguments={"path": "/y"}, hooks=("limits",), hook_ids=("small", "large"))
+    (line,) = [each for each in map(json.loads, log.read_text().splitlines()) if "tool" in each]
+    assert (line["hooks"], line["hook_ids"]) == (["limits"], ["small", "large"])
+    old = msgspec.json.decode(b'{"hooks":["limits"]}', type=RanCall)
+    assert old == RanCall(hooks=("limits",))
+    assert msgspec.json.encode(old) == b'{"hooks":["limits"]}'
 
 
 async def test_a_hook_may_change_a_call_and_ask_about_it_in_one_value():

@@ -39,7 +39,6 @@ from hookline.events import (
     TextDelta,
     ToolCallStarted,
 )
-from hookline.points import TABLE
 from hookline.testing import ScriptedModel, Turn, call, collect
 
 
@@ -65,59 +64,6 @@ def names(events: list[Any]) -> list[str]:
 
 def boom(ctx: Any) -> None:
     raise Boom
-
-
-# ── the table ───────────────────────────────────────────────────────────────────────────────
-
-POINTS = {
-    "aroundChat": ("wrapper", "message", "Response"),
-    "onChatStart": ("observer", "message", ""),
-    "preChat": ("interceptor", "request", "ChatRequest ModelResponse Stop"),
-    "preSteer": ("interceptor", "message when", "UserMessage Hold Deny"),
-    "preRequest": ("interceptor", "iteration request", "ModelRequest ModelResponse Stop"),
-    "aroundRequest": ("wrapper", "iteration request", "ModelResponse"),
-    "onDelta": (
-        "interceptor",
-        "iteration delta",
-        "TextChunk ReasoningChunk PartEndChunk ToolCallChunk SourceChunk FileChunk",
-    ),
-    "onResponse": ("interceptor", "iteration request response", "ModelResponse Guide"),
-    "preMessage": ("interceptor", "message", "UserMessage AssistantMessage ToolMessage"),
-    "onMessage": ("observer", "message", ""),
-    "preToolCall": (
-        "interceptor",
-        "iteration call tool scope again",
-        "ToolCall Approve Ask ToolResult ToolFailure Deny Stop",
-    ),
-    "aroundToolCall": ("wrapper", "call tool scope", "ToolResult ToolFailure"),
-    "onToolCallResult": ("interceptor", "call tool scope result", "ToolResult ToolFailure"),
-    "onToolCallError": ("interceptor", "call tool scope error", "ToolFailure ToolResult Stop"),
-    "onStep": ("interceptor", "iteration response results", "Stop"),
-    "preStop": ("interceptor", "reason response steps continuations", "Continue"),
-    "onChatDone": ("observer", "response", ""),
-    "onChatAbort": ("observer", "reason partial by_reader", ""),
-    "onChatError": ("observer", "error", ""),
-    "onChatEnd": ("observer", "outcome response error usage duration", ""),
-    "onStatus": ("observer", "type data call", ""),
-    "onApproval": ("observer", "request decision", ""),
-    "onScopeRegister": ("observer", "scope", ""),
-    "onScopeUnregister": ("observer", "scope", ""),
-    "onHook": ("observer", "point hook id outcome duration context returned passed inner", ""),
-}
-
-
-@pytest.mark.parametrize("point", POINTS)
-def test_the_table_has_the_points_of_the_contract(point: str) -> None:
-    """Kind, context and what may be returned, as section 5 lists them."""
-    kind, fields, returns = POINTS[point]
-    head = TABLE[point]
-    assert head.kind == kind
-    assert set(head.context.__struct_fields__) - {"run"} == set(fields.split())
-    assert {taken.__name__ for taken in head.acts} == set(returns.split())
-
-
-def test_the_table_has_no_other_points() -> None:
-    assert set(TABLE) - {"preMessageUpdate", "onMessageUpdate"} == set(POINTS)
 
 
 # ── aroundChat ──────────────────────────────────────────────────────────────────────────────

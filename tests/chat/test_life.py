@@ -30,6 +30,7 @@ from hookline import (
     check_history,
     tool,
 )
+from hookline._conversations.conversation import state_of
 from hookline.errors import (
     ChatAbortedError,
     ConversationBusyError,
@@ -459,7 +460,7 @@ async def _throws_before(ctx: Any, proceed: Any) -> Any:
 
 def busy() -> Conversation:
     conversation = Conversation()
-    conversation.acquire("another")
+    state_of(conversation).acquire("another")
     return conversation
 
 

@@ -14,6 +14,7 @@ import asyncio
 import os
 import signal
 import time
+from pathlib import Path
 
 from hookline import Agent, Ask, Continue, ModelRequest, Run, Stop, Text
 from hookline.testing import ScriptedModel, Turn, call
@@ -53,6 +54,11 @@ async def hang() -> str:
     return ""
 
 
+async def work() -> str:
+    """Works until the test says that it is done."""
+    return await asyncio.to_thread(Path("done").read_text)
+
+
 async def stubborn() -> str:
     """Takes no cancellation."""
     print("begun", flush=True)
@@ -64,7 +70,8 @@ async def stubborn() -> str:
 
 
 def agent_of(*turns):
-    return Agent(ScriptedModel(*turns), name="helper", tools=[weather, delete, hang, stubborn])
+    tools = [weather, delete, hang, work, stubborn]
+    return Agent(ScriptedModel(*turns), name="helper", tools=tools)
 
 
 def plain():
@@ -181,6 +188,14 @@ def remembers():
         return f"You said: {' and '.join(said)}."
 
     return agent_of(*[tell] * 9)
+
+
+def works():
+    def tell(request):
+        said = [m.text for m in request.messages if m.role == "user"]
+        return f"You said: {' and '.join(said)}."
+
+    return agent_of(call("work"), *[tell] * 9)
 
 
 def changes():
@@ -390,6 +405,65 @@ def test_a_turn_that_fails_does_not_end_the_program(folder: Path) -> None:
         terminal.expect("› ")
         terminal.say("again")
         terminal.expect("  It works again.\n")
+
+
+# ── a line typed into an answer ─────────────────────────────────────────────────────────────
+
+
+def test_a_line_that_is_typed_while_the_answer_runs_is_sent_into_it(folder: Path) -> None:
+    os.mkfifo(folder / "done")
+    with chat(folder, "works") as terminal:
+        terminal.expect("› ")
+        terminal.say("go")
+        terminal.expect("→ work()")
+        terminal.send("Be ")
+        terminal.say("brief.")
+        terminal.expect("queued: Be brief.")
+        (folder / "done").write_text("done")
+        terminal.expect("» Be brief.")
+        terminal.expect("You said: go and Be brief.")
+        terminal.expect("› ")
+        terminal.say("still there?")  # the terminal shows what is typed
+        terminal.expect("still there?")
+        terminal.expect("You said: go and Be brief. and still")
+
+
+def test_lines_that_are_pasted_into_an_answer_are_one_message(folder: Path) -> None:
+    os.mkfifo(folder / "done")
+    with chat(folder, "works") as terminal:
+        terminal.expect("› ")
+        terminal.say("go")
+        terminal.expect("→ work()")
+        terminal.send("one\rtwo\rand the beginning of a line")
+        terminal.expect("queued: one\\ntwo")
+        (folder / "done").write_text("done")
+        terminal.expect("You said: go and one\n  two.")
+        terminal.expect("› and the beginning of a line")
+
+
+def test_a_line_that_an_answer_has_not_taken_is_shown_as_not_delivered(folder: Path) -> None:
+    with chat(folder, "refuses_nothing") as terminal:
+        terminal.expect("› ")
+        terminal.say("go")
+        terminal.expect("→ hang()")
+        terminal.say("hurry up")
+        terminal.expect("queued: hurry up")
+        terminal.send("\x03")
+        terminal.expect("■ stopped: interrupted")
+        terminal.expect("not delivered, the chat ended before the message was delivered: hurry up")
+        terminal.expect("› ")
+
+
+def test_ctrl_d_in_an_answer_leaves_after_it(folder: Path) -> None:
+    os.mkfifo(folder / "done")
+    with chat(folder, "works") as terminal:
+        terminal.expect("› ")
+        terminal.say("go")
+        terminal.expect("→ work()")
+        terminal.send("\x04")
+        (folder / "done").write_text("done")
+        terminal.expect("You said: go.")
+        assert terminal.end() == 0
 
 
 # ── Ctrl-C ──────────────────────────────────────────────────────────────────────────────────

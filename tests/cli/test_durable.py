@@ -63,6 +63,14 @@ def test_an_operator_ends_retries_and_deletes_chats(
     said(capsys, "cleanup", url, "--older-than", "soon", status=2)
 
 
+def test_a_message_is_sent_into_a_chat_unless_it_is_over(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said(capsys, "send", url, "open-1", "Two seats, please.", "--when", "idle")
+    assert "message  open-1." in said(capsys, "show", url, "open-1")
+    said(capsys, "send", url, "done-1", "Two seats, please.", status=1)
+
+
 def test_an_operator_drains_a_queue_and_resumes_it(
     url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

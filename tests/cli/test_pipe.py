@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -158,6 +159,7 @@ def test_stdout_is_the_answer_alone_and_the_rest_is_on_stderr(folder: Path) -> N
         '→ weather(city="Paris")',
         "  asking: a station",
         '✓ weather "18 degrees"',
+        "· prompt cache 62% of the request reusable",
     ]
 
 
@@ -375,7 +377,8 @@ def test_head_ends_a_chat_without_an_error(folder: Path) -> None:
 def test_json_is_every_event_and_hook_as_a_line(folder: Path) -> None:
     done = run(folder, "chat", "app:agent", "-m", "hi", "--output", "json", "--hooks")
     lines = done.stdout.splitlines()
-    events = [read_event(line) for line in lines if json.loads(line)["event"] != "hook"]
+    ours = ("hook", "prefix")
+    events = [read_event(line) for line in lines if json.loads(line)["event"] not in ours]
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     last = events[-1]
     assert isinstance(last, ChatDone)
@@ -393,6 +396,17 @@ def test_json_tells_hooks_as_the_web_protocol_does(folder: Path) -> None:
     assert hook == {"event": "hook", "point": "preRequest", "hook": "guard", "outcome": "raised"}
     assert json.loads(done.stdout.splitlines()[-1])["event"] == "chat_failed"
     assert done.returncode == 1
+
+
+def test_hooks_shows_what_of_a_request_a_prompt_cache_can_reuse(folder: Path) -> None:
+    done = run(folder, "chat", "app:agent", "-m", "hi", "--output", "json", "--hooks")
+    lines = map(json.loads, done.stdout.splitlines())
+    (figure,) = [line for line in lines if line["event"] == "prefix"]
+    assert 0 < figure.pop("share") < 1
+    assert figure.pop("chat_id")
+    assert figure == {"event": "prefix", "iteration": 1, "lost": 0, "differs": None, "hook": None}
+    text = run(folder, "chat", "app:agent", "-m", "hi", "--hooks").stderr
+    assert re.search(r"· prompt cache \d+% of the request reusable", text)
 
 
 def test_json_is_ascii(folder: Path) -> None:

@@ -7,8 +7,10 @@ import subprocess
 from tests._terminal import environment, program
 
 from hookline import Agent
+from hookline.hooks import audit
 from hookline.stores import SQLStore
 from hookline.testing import ScriptedModel, call
+from hookline.testing.cassette import cassette
 
 APP = """
 from hookline import Agent, Ask, Deny, define_hook
@@ -73,6 +75,35 @@ def test_a_hook_is_tried_out_on_stored_chats(tmp_path):
     assert done.returncode == 0
 
 
+async def _record(folder):
+    async def pay(amount: int) -> str:
+        """Pay an amount."""
+        return f"paid {amount}"
+
+    with cassette(folder / "tape.json", action="record") as tape:
+        model = ScriptedModel([call("pay", amount=5), call("pay", amount=20)], "done")
+        hooks = [tape, *audit(folder / "audit.jsonl", content=True)]
+        await Agent(model, tools=[pay]).chat("go", hooks=hooks, chat_id="c1")
+
+
+def test_a_hook_is_tried_out_on_a_cassette_and_on_an_audit_file(tmp_path, monkeypatch):
+    monkeypatch.delenv("CI", raising=False)
+    folder = folder_with_chats(tmp_path)
+    asyncio.run(_record(folder))
+    for path, chat in {"tape.json": '"go"', "audit.jsonl": "c1  "}.items():
+        done = run(folder, "replay", path, "app:agent", "--hook", "app:limit")
+        assert done.stdout == (
+            "chat  step  call            was  now     by     why\n"
+            f"{chat}  0     pay(amount=20)  ok   denied  limit  too much\n"
+            "1 chats, 1 differ: denied 1\n"
+        )
+    wrong = run(folder, "replay", "app.py", "app:agent", "--hook", "app:limit")
+    assert wrong.returncode == 2
+    assert "'app.py' has no chats that can be read; pass a store" in wrong.stderr
+    timed = run(folder, "replay", "tape.json", "app:agent", "--hook", "app:limit", "--since", "7d")
+    assert (timed.returncode, "cannot be used with the cassette" in timed.stderr) == (2, True)
+
+
 def test_a_verdict_may_fail_a_build(tmp_path):
     folder = folder_with_chats(tmp_path)
     words = ("replay", "sqlite:///chats.db", "app:agent", "--hook", "app:limit")
@@ -88,7 +119,7 @@ def test_a_verdict_may_fail_a_build(tmp_path):
 def test_wrong_use_exits_with_2_and_says_what_to_do(tmp_path):
     folder = folder_with_chats(tmp_path)
     for words, text in {
-        ("none.db", "app:agent", "--hook", "app:limit"): "there is no file none.db",
+        ("none.db", "app:agent", "--hook", "app:limit"): "there is no file 'none.db'",
         ("chats.db", "app:agent", "--hook", "app:plain"): "make it a definition",
         ("chats.db", "app:agent"): "pass the hooks to try out",
         ("chats.db", "app:agent", "--hook", "app:limit", "--since", "soon"): "must be a time span",

@@ -96,7 +96,7 @@ class Model:
         if said == POISON:
             os._exit(9)
         calls = 0
-        for part in TURNS[turn]:
+        for part in TURNS[min(turn, len(TURNS) - 1)]:  # a message can ask for one more
             await asyncio.sleep(PAUSE)
             if isinstance(part, str):
                 yield TextChunk(part)
@@ -132,6 +132,10 @@ def agent_of(trace: Trace, store: SQLStore | None = None) -> Agent[Any]:
     made.add_hook("preToolCall", lambda ctx: Ask("Refund?") if ctx.call.name == "refund" else None)
     for point in DEPLOYED:
         made.add_hook(point, lambda ctx: None)  # type: ignore[call-overload]
+    made.add_hook(
+        "onMessage",
+        lambda ctx: trace.note(ctx.run.chat_id, f"message:{ctx.message.id}"),
+    )
     made.add_hook("onChatDone", lambda ctx: trace.note(ctx.run.chat_id, "done"))
     return made
 

@@ -360,6 +360,8 @@ async def run(engine: Engine, options: argparse.Namespace) -> bool:
 
 
 def main() -> int:
+    from tests.durable import sends  # it uses this module
+
     about = __doc__.partition("\n\n")[0]
     parser = argparse.ArgumentParser("durable-kills", description=about)
     parser.add_argument("engine", nargs="*", help=f"of {', '.join(NAMES)}; all where none is named")
@@ -371,8 +373,12 @@ def main() -> int:
     parser.add_argument("--restart", action="store_true", help="kill the engine's server, too")
     parser.add_argument("--deploy", action="store_true", help="change the code with each kill")
     parser.add_argument("--addresses", action="store_true", help="Restate: one for each worker")
+    parser.add_argument("--sends", type=int, default=0, help="messages into each chat; not Restate")
+    parser.add_argument("--kills", type=int, default=50, help="with --sends, how many at least")
     parser.add_argument("--relay", action="store_true", help="compare what was shown, too")
     options = parser.parse_args()
+    if options.sends:
+        options.engine = options.engine or ["sqlite", "postgres"]
     if options.relay and not options.store:
         parser.error("--relay needs --store: it shows chats of stored conversations")
     good = True
@@ -384,7 +390,8 @@ def main() -> int:
                 print(f"{name}: not tried: {where}")
                 good = False
             else:
-                good &= asyncio.run(run(Engine(name, where), options))
+                trial = sends.run if options.sends else run
+                good &= asyncio.run(trial(Engine(name, where), options))
     return 0 if good else 1
 
 

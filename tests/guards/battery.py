@@ -11,9 +11,11 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, Final
 
 from hookline import Agent, Ask, Deny, Stop, define_hook, global_bus
+from hookline.cli._doors.roads import door_roads
 from hookline.errors import ToolDenied
 from hookline.hooks import approve, deny_commands
 from hookline.providers import tools as provider_tools
@@ -107,11 +109,18 @@ BATTERY: Final[dict[str, Row]] = {
 }
 
 
+MAKERS: Final = SimpleNamespace(**{f"row{n}": row[0] for n, row in enumerate(BATTERY.values())})
+"""The functions that make the agents, for a second process, which finds them by name."""
+
+
 async def passed(name: str) -> list[str]:
     """The roads on which the call of this row passes."""
     make, tool_call, expected = BATTERY[name]
+    target = f"tests.guards.battery:MAKERS.row{list(BATTERY).index(name)}"
     try:
-        return (await probe(make(), tool_call)).failures(expected)
+        async with door_roads(target) as roads:
+            result = await probe(make(), tool_call, roads=roads)
+        return [*result.failures(expected), *result.left_out]
     finally:
         global_bus.clear("preToolCall")
 

@@ -37,6 +37,7 @@ class Mutation(NamedTuple):
 
 
 BATCH, RUN, APPROVAL = "_chat/batch.py", "_chat/run_tool.py", "_chat/approval.py"
+WEB, MCP = "web/_protocols/incoming.py", "mcp/_server/serve.py"
 VIEWS, ONE, LOOK = "_hooks/views.py", "_hooks/one_hook.py", "_chat/guards.py"
 MUTATIONS: Final = tuple(
     Mutation(*each)
@@ -117,6 +118,18 @@ MUTATIONS: Final = tuple(
          'options["inherit"] = True  #', "pass  #"),
         ("ready-made guards may name provider-run tools", "hooks/_common.py",
          "if isinstance(tool, ProviderTool) and (not", "if False and (not"),
+        ("a denial in the web approves", WEB,
+         'return Deny(reason or "denied by the user")', "return Approve()"),
+        ("an answer in the web for other arguments counts", WEB,
+         "if answer.arguments is not msgspec.UNSET and not _same(", "if False and not _same("),
+        ("an answer that an AG-UI client cancels approves", "web/_protocols/ag_ui/messages.py",
+         'decision_of(False, "cancelled by the user")', "decision_of(True)"),
+        ("an MCP client that cannot ask approves", MCP,
+         'return Deny("the client cannot ask its user")', "return Approve()"),
+        ("a user of MCP who declines approves", MCP,
+         'return Deny("the user declined")', "return Approve()"),
+        ("a user of MCP who does not approve approves", MCP,
+         'Deny("the user did not approve")', "Approve()"),
     )
 )  # fmt: skip
 

@@ -1,250 +1,40 @@
-"""The roads to a tool's handler, and the kinds of guards: `MATRIX` of both, and its reasons.
-
-A road is a function of a `Case`. It lets a model ask for `bash`, so that the command BAD would run
-at the end if nothing refused it. A guard holds if BAD did not run. `scripts/guard-matrix` and
-the test of the matrix run the same roads.
-"""
+"""The roads of a chat to a tool's handler: ways in, hooks, options, other agents, approvals."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import ExitStack, suppress
-from typing import Any, Final
+from typing import Any
+
+from tests.guards.case import (
+    APPROVED,
+    BAD,
+    BROKEN,
+    EDITED,
+    GOOD,
+    LAST,
+    NONE,
+    Case,
+    asks,
+    bash_call,
+    denies,
+    road,
+)
 
 from hookline import (
     Agent,
     Approve,
-    Ask,
     Continue,
     Conversation,
-    Deny,
     MemoryStore,
     ModelResponse,
     NullBus,
     Scope,
     Tool,
     define_hook,
-    global_bus,
 )
 from hookline.dialogue import Dialogue
-from hookline.errors import HooklineError, ToolDenied
-from hookline.hooks import allow_tools, approve, deny_commands, pin_tools
 from hookline.providers import tools as provider_tools
 from hookline.storage import Rule
-from hookline.testing import ScriptedModel, call
-
-GOOD: Final = "ls"
-BAD: Final = "rm -rf /"
-LAST: Final = -1_000_000
-
-HELD, RAN = "held", "ran"
-
-
-def denies(ctx: Any) -> Deny | None:
-    bad = ctx.call.name.endswith("bash") and ctx.call.arguments.get("command") == BAD
-    return Deny("not this one") if bad else None
-
-
-async def denies_around(ctx: Any, proceed: Any) -> Any:
-    if denies(ctx) is not None:
-        raise ToolDenied("not this one")
-    return await proceed()
-
-
-def own(**options: Any) -> Any:
-    return define_hook("preToolCall", denies, name="guard", **options)
-
-
-# Where each kind of guard is registered, and how it is made. "none" has no guard, and shows that
-# the call runs on each road if nothing refuses it.
-NONE: Final = "none"
-KINDS: Final[dict[str, tuple[str, Callable[[], Any]]]] = {
-    "deny_commands": ("declared", lambda: deny_commands("rm -rf")),
-    "allow_tools": ("declared", lambda: allow_tools("sub*", "transfer*", "other", "ask")),
-    "pin_tools": ("declared", lambda: pin_tools({}, "*bash")),
-    "approve": ("declared", lambda: approve("*bash")),
-    "required": ("declared", lambda: own(required=True)),
-    "declared": ("declared", lambda: own(on_error="deny")),
-    "add_hook": ("added", lambda: own(guard=True)),
-    "add_hook, last": ("added", lambda: own(guard=True, priority=LAST)),
-    "tools=": ("added", lambda: own(guard=True, tools=["bash"])),
-    "inherit=True": ("added", lambda: own(guard=True, inherit=True)),
-    "global": ("global", lambda: own(guard=True)),
-    "of the chat": ("chat", lambda: own(guard=True)),
-    "wrapper": ("added", lambda: define_hook("aroundToolCall", denies_around)),
-}
-
-
-def bash_call(command: str = BAD, name: str = "bash") -> Any:
-    return call(name, command=command)
-
-
-class Case:
-    """One cell: agents with this kind of guard, and the commands that ran."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self.ran: list[str] = []
-        self.stack = ExitStack()
-        self.place, make = KINDS.get(kind, ("none", tuple))
-        self.hooks: Any = make()
-        self.keywords: dict[str, Any] = {}  # of each chat
-        self.bash = self.tool()
-
-    def tool(self, name: str = "bash", **options: Any) -> Any:
-        async def bash(command: str) -> str:
-            self.ran.append(command)
-            return f"ran {command}"
-
-        return Tool(bash, name=name, **options)
-
-    def bare(self, *turns: Any, **options: Any) -> Agent[Any]:
-        """An agent without the guard."""
-        options.setdefault("tools", [self.bash])
-        return Agent(ScriptedModel(*(turns or (bash_call(),)), *["done"] * 4), **options)
-
-    def agent(self, *turns: Any, **options: Any) -> Agent[Any]:
-        """An agent with the guard."""
-        if self.kind == NONE:
-            return self.bare(*turns, **options)
-        if self.place == "declared":
-            options["hooks"] = [self.hooks]
-        agent = self.bare(*turns, **options)
-        if self.place != "declared":
-            self.tighten(agent)
-        return agent
-
-    def tighten(self, agent: Agent[Any]) -> None:
-        """Add the guard now."""
-        if self.kind == NONE:
-            return
-        if self.place == "chat":
-            self.keywords = {"hooks": [self.hooks]}
-            return
-        bus = global_bus if self.place == "global" else agent.bus
-        made: list[Any] = [self.hooks] if not isinstance(self.hooks, tuple) else [*self.hooks]
-        for hook in made:
-            options = hook.options
-            more = {"guard": True} if hook.point == "preToolCall" else {}
-            remove = bus.add_hook(
-                hook.point, hook.fn, priority=options.priority, tools=options.tools,
-                on_error=options.on_error, inherit=options.inherit, **more,
-            )  # fmt: skip
-            if self.place == "global":
-                self.stack.callback(remove)
-
-    async def chat(self, agent: Agent[Any], **options: Any) -> Any:
-        options = {**self.keywords, **options}
-        if "only_hooks" in options:
-            options.pop("hooks", None)
-        return await agent.chat("go", **options)
-
-    async def stream(self, agent: Agent[Any], **options: Any) -> None:
-        async with agent.chat_stream("go", **{**self.keywords, **options}) as stream:
-            async for _ in stream:
-                pass
-
-
-# ── why a guard may be passed by ────────────────────────────────────────────────────────────
-
-# Reasons: the start of the roads' names, the kinds (none: all), the text. The first one counts.
-REASONS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...]] = (
-    (("bus=NullBus()",), (), "A `NullBus` runs no hook."),
-    (
-        ("agent.chat() inside a tool",),
-        (),
-        "The chat has the hooks of its own agent and global hooks; a warning is logged.",
-    ),
-    (("a tool calls the function",), (), "A function call is not a tool call."),
-    (("a tool that the provider runs",), (), "No hook runs before a tool of the provider."),
-    (("",), ("wrapper",), "A wrapper is not a guard: it is not asked again, and not inherited."),
-    (("global_hooks=False",), ("global",), "The agent leaves out global hooks."),
-    (
-        ("a sub-agent", "a wrapper changes the call of a sub-agent", "a handoff inside a sub-agent",
-         "a live approver changes the arguments in a sub-agent",
-         "resume of a sub-agent, guard on the top", "resume of a sub-agent three",
-         "resume of a sub-agent by"),
-        ("allow_tools",),
-        "`allow_tools` is not inherited, since a sub-agent has its own tools.",
-    ),
-    (
-        ("resume", "a live approver", "an approved call", "a remembered approval"),
-        ("approve",),
-        "A person has approved this very call.",
-    ),
-    (("a hook answers the question",), ("approve",), "The hook answers the question of `approve`."),
-    (
-        ("a guard is added", "a wrapper runs an idempotent tool again, guard added",
-         "a live approver, guard added", "a sub-agent, guard on the sub-agent",
-         "resume of a sub-agent, guard on the sub-agent"),
-        ("of the chat",),
-        "The hooks of a chat are chosen when it begins; a sub-agent's chat has none.",
-    ),
-)  # fmt: skip
-
-
-def reason_at(road: str, kind: str) -> int | None:
-    """The number of the reason for which this kind of guard may be passed by, from 1."""
-    for number, (roads, kinds, _text) in enumerate(REASONS, 1):
-        if road.startswith(roads) and (not kinds or kind in kinds):
-            return number
-    return None
-
-
-Matrix = dict[str, dict[str, str]]
-
-
-async def matrix() -> Matrix:
-    """Run all kinds of guards on all roads."""
-    return {name: {kind: await passage(kind, name) for kind in KINDS} for name in ROADS}
-
-
-def _mark(road: str, kind: str, result: str) -> str:
-    return "✓" if result == HELD else str(reason_at(road, kind) or "**ran**")
-
-
-def table(cells: Matrix) -> str:
-    """The matrix as a section of docs/guards.md."""
-    kinds = " | ".join(f"`{kind}`" for kind in KINDS)
-    lines = [f"| road | {kinds} |", "|---" * (len(KINDS) + 1) + "|"]
-    for name, row in cells.items():
-        marks = [_mark(name, kind, row[kind]) for kind in KINDS]
-        lines.append(f"| {name} | {' | '.join(marks)} |")
-    reasons = [f"{number}. {text}" for number, (_, _, text) in enumerate(REASONS, 1)]
-    return "\n".join([*lines, "", "The numbers are the reasons:", "", *reasons])
-
-
-BEGIN, END = "<!-- matrix -->", "<!-- end of the matrix -->"
-
-
-def with_table(page: str, cells: Matrix) -> str:
-    """The page with this matrix in its place."""
-    before, _, rest = page.partition(BEGIN)
-    return f"{before}{BEGIN}\n\n{table(cells)}\n\n{END}{rest.partition(END)[2]}"
-
-
-# ── the cells ───────────────────────────────────────────────────────────────────────────────
-
-Road = Callable[[Case], Awaitable[Any]]
-ROADS: Final[dict[str, Road]] = {}
-
-
-def road(name: str) -> Callable[[Road], Road]:
-    def add(fn: Road) -> Road:
-        ROADS[name] = fn
-        return fn
-
-    return add
-
-
-async def passage(kind: str, name: str) -> str:
-    """Whether this kind of guard held on this road."""
-    case = Case(kind)
-    # A guard may end the chat with an error; what counts is whether the command ran.
-    with case.stack, suppress(HooklineError):
-        await ROADS[name](case)
-    return RAN if BAD in case.ran else HELD
-
+from hookline.testing import call
 
 # ── ways into a chat ────────────────────────────────────────────────────────────────────────
 
@@ -496,6 +286,29 @@ async def _(case: Case) -> None:
     await case.chat(agent)
 
 
+@road("a call before it adds the guard")
+async def _(case: Case) -> None:
+    async def other() -> str:
+        case.tighten(agent)
+        return "there"
+
+    turn = [call("other"), bash_call()]
+    agent = case.bare(turn, tools=[other, case.bash], parallel_tools=False)
+    await case.chat(agent)
+
+
+@road("a guard raises an exception")
+async def _(case: Case) -> None:
+    agent = case.agent()
+    token = BROKEN.set(case.kind != NONE)
+    try:
+        await case.chat(agent)
+    except ValueError:
+        pass
+    finally:
+        BROKEN.reset(token)
+
+
 # ── options ─────────────────────────────────────────────────────────────────────────────────
 
 
@@ -612,14 +425,6 @@ async def _(case: Case) -> None:
 
 
 # ── approvals ───────────────────────────────────────────────────────────────────────────────
-
-
-def asks(agent: Agent[Any]) -> None:
-    agent.add_hook("preToolCall", lambda ctx: Ask("May it?") if ctx.call.name == "bash" else None)
-
-
-APPROVED = Approve()
-EDITED = Approve(arguments={"command": BAD})
 
 
 async def resumed(

@@ -1,8 +1,10 @@
 """assert_denied, assert_asked and `hookline check`: a call is sent over the roads to its tool."""
 
 import random
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tests.guards.attacks import ATTACKS
@@ -10,12 +12,22 @@ from tests.guards.attacks import passed as attacks_passed
 from tests.guards.battery import BATTERY, passed
 
 from hookline import Agent, Ask, Deny, Scope, Tool, ToolResult
+from hookline.cli._doors.mcp import MCP_ROADS
+from hookline.cli._doors.second_process import SecondProcess
+from hookline.cli._doors.web import WEB_ROADS
 from hookline.errors import UsageError
 from hookline.hooks import allow_tools, approve, deny_commands, rate_limit
 from hookline.providers import tools as provider_tools
 from hookline.stores import SQLStore
-from hookline.testing import ScriptedModel, assert_asked, assert_denied, call, probe
-from hookline.testing._guard_roads import ROADS, ROADS_WITH_ANSWER
+from hookline.testing import (
+    LeftOutError,
+    ScriptedModel,
+    assert_asked,
+    assert_denied,
+    call,
+    probe,
+)
+from hookline.testing._guard_roads import ROADS
 
 RAN = []
 
@@ -76,6 +88,7 @@ async def test_a_hook_that_is_no_guard_is_found_out():
         "  withdrawn while a sub-agent waits: ran",
         "  withdrawn while a durable chat waits: ran",
         "  withdrawn before a durable chat is replayed: ran",
+        "the hook 'denies' is not a guard; register it with on_error=\"deny\"",
     ]
     assert RAN == []
 
@@ -86,7 +99,7 @@ async def test_an_agent_without_guards_lets_the_call_pass_on_every_road():
     failures = str(info.value).splitlines()[1:]
     ran = {line.strip().removesuffix(": ran") for line in failures if line.endswith(": ran")}
     # On the other roads the call does not run, whether there is a guard or not.
-    assert (ROADS.keys() | ROADS_WITH_ANSWER.keys()) - ran == {
+    assert ROADS.keys() - ran == {
         "not offered to the model",
         "beside a call that stops the chat",
         "request changed by the approver",
@@ -134,6 +147,29 @@ async def test_a_tool_that_the_provider_runs_passes_unless_a_guard_names_it():
     await assert_denied(
         Agent(ScriptedModel(), tools=[search], hooks=[allow_tools("other")]), call("web_search")
     )
+
+
+@pytest.mark.parametrize("arguments", [{"comand": "rm"}, {"command": 7}, {}], ids=str)
+async def test_a_call_that_its_tool_would_refuse_proves_nothing(arguments):
+    """A guard that reads `arguments["command"]` would raise, and so refuse it."""
+
+    def delete(command: str) -> str:
+        raise AssertionError("a probe runs no tool")
+
+    agent = Agent(ScriptedModel(), tools=[delete])
+    agent.add_hook("preToolCall", lambda ctx: Deny(ctx.call.arguments["command"]), on_error="deny")
+    with pytest.raises(UsageError, match=r"proves nothing, since its tool refuses the arguments"):
+        await assert_denied(agent, call("delete", arguments))
+
+
+async def test_a_guard_that_raises_is_noted():
+    agent = agent_of()
+    agent.add_hook("preToolCall", lambda ctx: 1 / 0, name="broken", on_error="deny")
+    result = await probe(agent, BAD)
+    assert result.failures("denied") == []
+    assert result.notes == [
+        f"the hook 'broken' raised an exception on {len(result.passages)} roads: chat, …"
+    ]
 
 
 async def test_a_question_is_not_a_refusal():
@@ -206,6 +242,23 @@ async def test_a_guard_that_reads_an_argument_gets_one_on_every_road():
     await assert_denied(agent, BAD)
 
 
+async def test_a_road_of_your_own_is_part_of_the_proof():
+    async def in_a_job(road):
+        await road.guarded().chat("go", deps=road.deps)
+
+    async def never(road):
+        raise LeftOutError("there is no queue")
+
+    roads = {"in a job": in_a_job, "in a queue": never}
+    agent = agent_of(deny_commands("rm -rf"))
+    result = await probe(agent, BAD, roads=roads)
+    assert result.failures("denied") == []
+    assert result.passages["in a job"] == "denied"
+    assert result.left_out == {"in a queue": "there is no queue"}
+    assert (await probe(agent_of(), BAD, roads=roads)).passages["in a job"] == "ran"
+    assert RAN == []
+
+
 # ── on the command line ─────────────────────────────────────────────────────────────────────
 
 APP = """
@@ -226,11 +279,17 @@ agent = Agent(ScriptedModel(), tools=[bash, pay], hooks=[deny_commands("rm -rf")
 """
 
 
-def check(folder, *lines, app=APP):
+ANSWERED = 18  # roads on which a person or a hook allows the call
+EVERY = len(ROADS) + len(WEB_ROADS) + len(MCP_ROADS) + len(SecondProcess("", None).roads)
+
+
+def check(folder, *lines, app=APP, options=()):
     (folder / "app.py").write_text(app)
     (folder / "calls.jsonl").write_text("\n".join(lines))
     command = [sys.executable, "-m", "hookline", "check", "app:agent", "--probe", "calls.jsonl"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(
+        [*command, *options], cwd=folder, capture_output=True, text=True, timeout=50
+    )
     return done.returncode, [*done.stdout.splitlines(), *done.stderr.splitlines()]
 
 
@@ -241,7 +300,25 @@ ASKED = '{"name": "pay", "arguments": {"amount": 7}, "expect": "asked"}'
 def test_calls_that_every_guard_stops_are_reported_as_such(tmp_path):
     assert check(tmp_path, DENIED, "", ASKED) == (
         0,
-        ['ok    bash {"command": "rm -rf /"}  denied', 'ok    pay {"amount": 7}  asked'],
+        [
+            f'ok    bash {{"command": "rm -rf /"}}  denied on {EVERY} roads',
+            f'ok    pay {{"amount": 7}}  asked on {EVERY - ANSWERED} roads',
+        ],
+    )
+
+
+def test_the_docs_show_what_the_command_prints(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "guards.md").read_text()
+    app, line, passed, failed = (
+        re.findall(rf"^```{kind}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[n]
+        for kind, n in (("python", 0), ("json", 0), ("text", 0), ("text", 1))
+    )
+    assert check(tmp_path, line, app=app) == (0, passed.splitlines())
+    no_guard = app.replace(', on_error="deny"', "").partition("asyncio.run(")[0]
+    status, lines = check(tmp_path, line, app=no_guard)
+    assert (status, lines[:3]) == (1, failed.splitlines())
+    assert lines[-1] == (
+        "      the hook 'no_removal' is not a guard; register it with on_error=\"deny\""
     )
 
 
@@ -255,7 +332,7 @@ agent.add_hook("preToolCall", lambda ctx: Deny("no"), name="no", guard=True, inh
     assert check(tmp_path, DENIED, app=app) == (
         0,
         [
-            'ok    bash {"command": "rm -rf /"}  denied',
+            f'ok    bash {{"command": "rm -rf /"}}  denied on {EVERY - 3} roads',
             "      left out: in a sub-agent of the agent (the guards have inherit=False)",
             "      left out: three sub-agents below the agent (the guards have inherit=False)",
             "      left out: withdrawn while a sub-agent waits (the guards have inherit=False)",
@@ -266,8 +343,59 @@ agent.add_hook("preToolCall", lambda ctx: Deny("no"), name="no", guard=True, inh
 def test_a_call_that_passes_and_a_guard_that_is_never_asked_exit_with_1(tmp_path):
     status, lines = check(tmp_path, '{"name": "bash", "arguments": {"command": "ls"}}')
     assert status == 1
-    assert lines[0].startswith('FAIL  bash {"command": "ls"}  passes: chat, chat_stream,')
+    assert lines[0].startswith('FAIL  bash {"command": "ls"}  not denied on ')
+    assert lines[1:3] == ["      ran: chat", "      ran: chat_stream"]
     assert lines[-1] == "FAIL  guard approve was never asked"
+    doors = [*WEB_ROADS, *MCP_ROADS, *SecondProcess("", None).roads]
+    # The call runs on each road through a door; on this one, no answer of the front end counts.
+    assert [road for road in doors if f"      ran: {road}" not in lines] == [
+        "approved as another call (web, AI SDK)"
+    ]
+
+
+def test_a_road_whose_extra_is_not_installed_is_left_out_with_the_command_that_installs_it(
+    tmp_path,
+):
+    for name in ("mcp", "sqlalchemy"):
+        text = f"raise ModuleNotFoundError('not here', name={name!r})"
+        (tmp_path / f"{name}.py").write_text(text)
+    status, lines = check(tmp_path, DENIED, ASKED)
+    assert status == 0
+    left_out = [line.split(" (")[-1] for line in lines if "left out" in line]
+    assert set(left_out) == {
+        'hookline.mcp needs mcp: pip install "hookline[mcp]")',
+        "store='sqlite:///probe.db' needs sqlalchemy: pip install \"hookline[sqlite]\")",
+    }
+    assert len(left_out) == 2 * (len(MCP_ROADS) + len(SecondProcess("", None).roads))
+
+
+@pytest.mark.parametrize("name", ["guest", "root"])
+def test_guards_that_read_deps_get_those_of_the_command_line_on_each_road(tmp_path, name):
+    app = APP.replace('deny_commands("rm -rf"), approve("pay")', "")
+    app += f"""
+from hookline import Deny
+
+user = {{"name": {name!r}}}
+
+
+@agent.hook("preToolCall", on_error="deny", tools=["bash"])
+def guests(ctx):
+    return Deny("not you") if ctx.run.deps["name"] == "guest" else None
+"""
+    status, lines = check(tmp_path, DENIED, app=app, options=["--deps", "app:user"])
+    assert status == (0 if name == "guest" else 1)
+    roads = ["web (AG-UI)", "withdrawn while the call waits (second process)"]
+    assert [f"      ran: {road}" in lines for road in roads] == [name == "root"] * 2
+    # The MCP server has no deps, so the guard raises, which refuses the call.
+    assert lines[-1] == "      the hook 'guests' raised an exception on 4 roads: MCP, …"
+
+
+def test_a_module_that_works_in_one_process_only_is_an_error(tmp_path):
+    app = "from pathlib import Path\nPath('lock').open('x')\n" + APP
+    status, lines = check(tmp_path, DENIED, ASKED, app=app)
+    assert status == 2
+    assert "module 'app' raised FileExistsError during its import" in " ".join(lines)
+    assert "app:agent ended a second process with status 2; see its error above" in lines[-1]
 
 
 @pytest.mark.parametrize("line", ["{", "[]", '{"name": 1}', '{"name": "bash", "expect": "x"}'])

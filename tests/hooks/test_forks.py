@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from hookline import Conversation, HookBus, MemoryStore, Scope
-from hookline._conversations import conversation, memory
+from hookline._conversations import memory, state
+from hookline._conversations.conversation import state_of
 from hookline._tools import scopes
 from hookline._tools.scopes import Scopes
 from hookline.hooks._guards import rate_limit as _rate
@@ -98,8 +99,8 @@ def of_memory() -> Callable[[], object]:
 def of_conversations() -> Callable[[], object]:
     def work() -> None:
         talk = Conversation()
-        talk.acquire("chat")
-        talk.release("chat")
+        state_of(talk).acquire("chat")
+        state_of(talk).release("chat")
         talk.reset()
 
     return work
@@ -123,7 +124,7 @@ LOCKS = pytest.mark.parametrize(
     ("work_of", "lock"),
     [
         (of_memory, memory._lock),
-        (of_conversations, conversation._lock),
+        (of_conversations, state._lock),
         (of_scopes, scopes.LOCK),
         (of_rates, _rate._lock),
     ],

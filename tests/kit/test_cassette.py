@@ -8,7 +8,18 @@ import json
 import pytest
 from tests.kit.cassette_scenes import KEY, in_a_process, play, resumed
 
-from hookline import Agent, Approve, Ask, Conversation, Deny, MemoryStore, Run, ToolResult, tool
+from hookline import (
+    Agent,
+    Approve,
+    Ask,
+    Conversation,
+    Deny,
+    MemoryStore,
+    Run,
+    ToolResult,
+    define_hook,
+    tool,
+)
 from hookline.errors import (
     ChatAbortedError,
     OverloadedError,
@@ -402,6 +413,37 @@ async def test_an_abort_in_a_tool_ends_the_chat_in_the_same_way(path, by):
         seen.append((end, [(m.role, m.text) for m in conversation.messages]))
     assert seen[0] == seen[1]
     assert sorted(map(str, RUNS)) == ["1", "halt"]
+
+
+@pytest.mark.parametrize("step_begins", [False, True])
+async def test_an_abort_above_reaches_a_sub_agent_before_its_first_request(path, step_begins):
+    @tool
+    async def halt(run: Run) -> str:
+        """Halt."""
+        if step_begins:
+            await begun.wait()
+        run.abort("enough")
+        await asyncio.Event().wait()
+        return ""
+
+    async def wait(ctx, proceed):
+        begun.set()
+        await asyncio.Event().wait()
+
+    seen = []
+    for _ in range(2):
+        begun = asyncio.Event()
+        helper = Agent(ScriptedModel(), name="helper", hooks=[define_hook("aroundRequest", wait)])
+        calls = [call("ask_helper", input="Help."), call("halt")]
+        agent = make_agent(calls, tools=[halt, helper.as_tool(name="ask_helper")])
+        events = []
+        with cassette(path) as tape:
+            with pytest.raises(ChatAbortedError):
+                async for event in agent.chat_stream("Go.", hooks=[tape]):
+                    events.append((event.path, type(event).__name__))
+        seen.append([name for place, name in events if place])
+    assert seen[0] == seen[1]
+    assert ("StepStarted" in seen[0], seen[0][-1]) == (step_begins, "ChatAborted")
 
 
 async def test_an_abort_in_the_middle_of_an_answer(path):

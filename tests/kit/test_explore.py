@@ -189,10 +189,11 @@ WRONG = [
 ]
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("policy", WRONG)
-def test_a_wrong_policy_is_found_with_a_short_trace(policy):
+def test_a_wrong_policy_is_found_with_a_short_trace(policy, seed):
     with pytest.raises(Unapproved) as caught:
-        explore(policy, GUARDED, scenes=3_000, seed=1)
+        explore(policy, GUARDED, scenes=3_000, seed=seed)
     problem, *steps, again = str(caught.value).splitlines()
     assert " ran without an approval, after " in problem
     assert len(steps) <= 12

@@ -394,3 +394,21 @@ async def test_a_chat_that_has_more_lives_is_remembered_from_its_last_one(http: 
     kit.keep(response.chat_id, context)  # its next life
     kit.keep("one more", context)
     assert record_evaluation(response, "helpful", score=1, telemetry=telemetry)
+
+
+# ── the prompt cache ────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_model_call_says_how_much_of_its_request_equals_the_one_before(
+    http: Pipeline,
+) -> None:
+    model = ScriptedModel(*["ok"] * 3, name="m")
+    agent = Agent(model, system="Be kind. " * 20, telemetry=http.telemetry())
+    conversation = Conversation()
+    for system in (None, None, "Be brief."):
+        await agent.chat("go", conversation=conversation, system=system)
+    calls = [span for span in http.flush().ours if span.name == "chat m"]
+    shares = [span.attributes.get("hookline.prefix") for span in calls]
+    assert shares[0] is None
+    assert 0.3 < shares[1] < 1
+    assert shares[2] == 0

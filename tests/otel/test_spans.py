@@ -35,6 +35,7 @@ from hookline import (
     ToolFailure,
     ToolResult,
     Usage,
+    define_hook,
 )
 from hookline.errors import OverloadedError
 from hookline.events import TextDelta
@@ -504,6 +505,17 @@ def hooks_of(events: list[Any]) -> list[tuple[str, str, str]]:
         tuple(event.attributes[f"hookline.hook.{what}"] for what in ("name", "point", "outcome"))
         for event in events
     ]
+
+
+async def test_the_event_of_a_hook_has_its_id(http: Pipeline) -> None:
+    hook = define_hook("preToolCall", lambda ctx: Deny("no"), name="limits", id="add_limits")
+    model = ScriptedModel([call("add", a=1, b=1)], "ok")
+    agent = Agent(model, tools=[add], hooks=[hook], telemetry=http.telemetry())
+    agent.add_hook("preChat", lambda ctx: ctx.request.replace(system="x"), name="x")
+    await agent.chat("hi")
+    events = [event for span in http.flush().spans for event in span.events]
+    ids = {e.attributes["hookline.hook.name"]: e.attributes.get("hookline.hook.id") for e in events}
+    assert ids == {"limits": "add_limits", "x": None}
 
 
 async def test_a_hook_that_decided_leaves_an_event_on_the_span_around_it(http: Pipeline) -> None:

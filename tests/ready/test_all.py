@@ -33,6 +33,7 @@ from hookline.hooks import (
     review,
     summarize,
     truncate,
+    watch_prefix,
     window,
 )
 from hookline.testing import ScriptedModel, Turn, call, collect
@@ -48,6 +49,7 @@ MADE = {
     "window": lambda path: window(99),
     "summarize": lambda path: summarize(10**6),
     "truncate": lambda path: truncate(),
+    "watch_prefix": lambda path: watch_prefix(),
     "redact": lambda path: redact("secret"),
     "by_sentence": lambda path: by_sentence(lambda text, run: None),
     "guardrail": lambda path: guardrail(lambda message, run: None),

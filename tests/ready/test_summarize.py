@@ -244,3 +244,17 @@ async def test_its_model_call_has_a_span_below_that_of_the_chat():
         "    chat scripted",
         "  chat scripted",
     ]
+
+
+async def test_a_tail_larger_than_the_limit_does_not_cause_a_summary_at_each_step():
+    """The messages that must stay are too many tokens: only what pays is summarized."""
+
+    @tool
+    async def read(n: int) -> str:
+        return "x" * 400
+
+    writer = ScriptedModel("A summary.", repeat=True)
+    model = ScriptedModel(*[call("read", n=n) for n in range(18)], "ok")
+    agent = Agent(model, tools=[read], hooks=[summarize(600, keep=6, by=writer)])
+    await agent.chat("go")
+    assert 1 <= writer.calls <= 9

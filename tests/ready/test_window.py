@@ -22,7 +22,7 @@ from hookline import (
 )
 from hookline.errors import UsageError
 from hookline.hooks import rough_tokens, truncate, window
-from hookline.hooks._context.window import _last, _since_cut
+from hookline.hooks._context.window import Marks, _last, _since_cut
 from hookline.testing import ScriptedModel, call
 
 # ── the law ─────────────────────────────────────────────────────────────────────────────────
@@ -147,13 +147,21 @@ def test_a_window_without_a_size_is_refused():
         window()
 
 
-@given(histories(), st.integers(1, 12), st.integers(1, 12))
-def test_a_cut_window_is_a_valid_history_that_ends_with_the_last_message(history, most, keep):
+@given(histories(), st.integers(1, 12), st.integers(1, 12), st.booleans())
+def test_a_cut_window_is_a_valid_history_that_ends_with_the_last_message(
+    history, most, keep, in_tokens
+):
     keep = min(most, keep)
-    tail = _since_cut(history, most, keep, rough_tokens)
+    high, low = (None, most * 20), (None, keep * 20)
+    if not in_tokens:
+        high, low = (most, None), (keep, None)
+    tail = _since_cut(history, Marks(*high, *low, rough_tokens))
     if tail is not None:
         check_history(tail)
         assert tail[-1] == history[-1]
+        group = len(last_group(history)) + 1  # and the question that it answers
+        size = sum(map(rough_tokens, tail)) if in_tokens else len(tail)
+        assert size <= (high[1] if in_tokens else high[0]) or len(tail) <= group
 
 
 async def test_keep_cuts_rarely_so_that_most_requests_begin_like_the_one_before():

@@ -1,10 +1,29 @@
-"""Generated chats in a store and in logs: a model that calls tools, hooks, a person."""
+"""Generated chats in each kind of record: a model that calls tools, hooks, a person.
 
+One playing of a scene is kept in a store, on a cassette and in an audit file. A second one, as a
+durable chat, is kept in a log.
+"""
+
+import os
 import random
+from unittest.mock import patch
 
-from hookline import Agent, Approve, Ask, Conversation, Deny, MemoryStore, define_hook, tool
+from hookline import (
+    Agent,
+    Approve,
+    Ask,
+    Conversation,
+    Deny,
+    MemoryStore,
+    ToolMessage,
+    define_hook,
+    tool,
+)
+from hookline.hooks import audit
+from hookline.replay import record_of_log, records_in
 from hookline.runtimes import Durable, Journal
 from hookline.testing import ScriptedModel, call, raw_call
+from hookline.testing.cassette import cassette
 
 RUNS = []
 
@@ -98,39 +117,62 @@ class Log:
         pass
 
 
-async def stored_scenes(number, seed=1):
-    """Conversations of one to three chats in a store, each as (turns, way) for each chat."""
-    source, store, scenes = random.Random(seed), MemoryStore(), []
+async def stored_scenes(number, seed=1, hooks=()):
+    """Conversations of one or two chats in a store, and (turns, way) by the message of a chat."""
+    source, store, scenes = random.Random(seed), MemoryStore(), {}
     for place in range(number):
         conversation = Conversation.at(store, f"talk{place}")
         for part in range(source.randrange(1, 3)):
             turns, way = make_turns(source)
             waits = source.random() < 0.3
             agent = make_agent(turns)
+            message = f"question {part} of talk{place}"
             response = await agent.chat(
-                f"question {part}",
+                message,
                 conversation=conversation,
                 approver=None if waits else decide(way),
+                hooks=list(hooks),
             )
             while response.pending:  # answered later, by another chat
                 answers = {request.id: decide(way)(request, None) for request in response.pending}
-                response = await agent.resume(conversation, answers)
-            scenes.append((turns, way))
+                response = await agent.resume(conversation, answers, hooks=list(hooks))
+            scenes[message] = turns, way
     return store, scenes
 
 
 async def logged_scenes(number, seed=1):
-    """Logs of durable chats, by chat, and the scenes."""
-    source, logs, scenes = random.Random(seed), {}, []
+    """Logs of durable chats, by chat, and the scenes by message."""
+    source, logs, scenes = random.Random(seed), {}, {}
     for place in range(number):
         turns, way = make_turns(source)
         log = Log(decide(way))
         journal = await Journal.open(f"c{place}", log)
         agent = make_agent(turns, runtime=Durable())
-        await journal.carry(lambda agent=agent, place=place: agent.chat("go", chat_id=f"c{place}"))
+        await journal.carry(
+            lambda agent=agent, place=place: agent.chat(f"c{place}", chat_id=f"c{place}")
+        )
         logs[f"c{place}"] = log.batches
-        scenes.append((turns, way))
+        scenes[f"c{place}"] = turns, way
     return logs, scenes
+
+
+KINDS = ("conversation", "log", "cassette", "audit")
+
+
+async def all_records(folder, number, seed=1):
+    """The records by their kind, and (turns, way) by the message of a chat."""
+    tape, lines = folder / "tape.json", folder / "audit.jsonl"
+    with patch.dict(os.environ, {"CI": ""}), cassette(tape, action="record") as recording:
+        hooks = [recording, *audit(lines, content=True)]
+        store, scenes = await stored_scenes(number, seed, hooks)
+    logs, logged = await logged_scenes(number, seed)
+    records = {
+        "conversation": [record async for record in records_in(store)],
+        "log": [record_of_log(id, batches) for id, batches in logs.items()],
+        "cassette": [record async for record in records_in(tape)],
+        "audit": [record async for record in records_in(lines)],
+    }
+    return records, scenes | logged
 
 
 # ── policies ────────────────────────────────────────────────────────────────────────────────
@@ -192,3 +234,45 @@ def _counted(ctx):
 def policy(name):
     point, hook, *options = POLICIES[name]
     return define_hook(point, hook, name=name, **(options[0] if options else {}))
+
+
+# ── what happens live ───────────────────────────────────────────────────────────────────────
+
+
+async def _live(turns, way, *hooks):
+    """The calls of a live chat: outcome, arguments that ran, and whether a person was asked."""
+    conversation = Conversation()
+    asked = set()
+
+    def person(request, run):
+        asked.add(request.call.id)
+        return decide(way)(request, run)
+
+    response = await make_agent(turns).chat(
+        "go", approver=person, hooks=list(hooks), conversation=conversation
+    )
+    calls = {}
+    for message in response.messages:
+        if isinstance(message, ToolMessage):
+            ran = message.ran.arguments if message.ran is not None else None
+            calls[message.call_id] = (message.outcome, ran, message.call_id in asked)
+    return calls
+
+
+def _kinds(before, after):
+    """What became of each call that differs, in the words of a verdict."""
+    changed = {}
+    for id, (outcome, ran, asked) in before.items():
+        other_outcome, other_ran, other_asked = after[id]
+        if other_asked and not asked:
+            changed[id] = "asks"
+        elif other_outcome != outcome:
+            changed[id] = "denied" if other_outcome == "denied" else "allowed"
+        elif other_ran != ran:
+            changed[id] = "changed"
+    return changed
+
+
+async def expected_verdicts(turns, way, hook):
+    """The verdicts of a hook, from two live runs of a chat."""
+    return list(_kinds(await _live(turns, way), await _live(turns, way, hook)).values())

@@ -1,15 +1,17 @@
 """A replay says what a change of hooks would have done, and nothing else happens."""
 
+import asyncio
 import json
 import logging
 
 import pytest
 from tests.replay import scenes
 from tests.replay.scenes import (
+    KINDS,
     POLICIES,
     RUNS,
-    decide,
-    logged_scenes,
+    all_records,
+    expected_verdicts,
     look,
     make_agent,
     pay,
@@ -17,84 +19,44 @@ from tests.replay.scenes import (
     stored_scenes,
 )
 
-from hookline import Agent, Conversation, Deny, MemoryStore, ToolMessage, define_hook
+from hookline import Agent, Deny, MemoryStore, define_hook
 from hookline.errors import UsageError
 from hookline.hooks import audit
-from hookline.replay import Record, record_of_log, records_in, records_of, replay
+from hookline.replay import Record, records_of, replay
 from hookline.testing import ScriptedModel, call, spans
 
-NUMBER = 120
+NUMBER = 20
 
 
-async def all_records(kind, number=NUMBER):
-    if kind == "conversation":
-        store, made = await stored_scenes(number)
-        records = {record.id: record async for record in records_in(store)}
-        ordered = []
-        for place in range(number):
-            stored = await store.load(f"talk{place}")
-            ordered += records_of(stored.messages, id=f"talk{place}")
-        assert {record.id for record in ordered} == set(records)
-        return ordered, made
-    logs, made = await logged_scenes(number)
-    return [record_of_log(id, batches) for id, batches in logs.items()], made
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """Some scenes in each kind of record; scripts/replay-scenes plays more of them."""
+    return asyncio.run(all_records(tmp_path_factory.mktemp("records"), NUMBER))
 
 
-@pytest.mark.parametrize("kind", ["conversation", "log"])
-async def test_a_policy_that_does_nothing_changes_nothing_and_every_chat_is_exact(kind):
-    records, made = await all_records(kind)
-    assert len(records) == len(made)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_policy_that_does_nothing_changes_nothing_and_every_chat_is_exact(kind, recorded):
+    records, scenes = recorded
+    assert {record.source for record in records[kind]} == {kind}
+    texts = [record.message.text for record in records[kind]]
+    assert sorted(texts) == sorted(text for text in scenes if (text[0] == "c") == (kind == "log"))
     RUNS.clear()
-    report = await replay(records, make_agent([]), hooks=[policy("nothing")])
-    assert report.chats == len(records)
+    report = await replay(records[kind], make_agent([]), hooks=[policy("nothing")])
+    assert report.chats == len(texts)
     assert report.verdicts == []
     assert report.inexact == {}
     assert RUNS == []
 
 
-async def live(turns, way, *hooks):
-    """The calls of a live chat: outcome, arguments that ran, and whether a person was asked."""
-    conversation = Conversation()
-    asked = set()
-
-    def person(request, run):
-        asked.add(request.call.id)
-        return decide(way)(request, run)
-
-    response = await make_agent(turns).chat(
-        "go", approver=person, hooks=list(hooks), conversation=conversation
-    )
-    calls = {}
-    for message in response.messages:
-        if isinstance(message, ToolMessage):
-            ran = message.ran.arguments if message.ran is not None else None
-            calls[message.call_id] = (message.outcome, ran, message.call_id in asked)
-    return calls
-
-
-def kinds(before, after):
-    """What became of each call that differs, in the words of a verdict."""
-    changed = {}
-    for id, (outcome, ran, asked) in before.items():
-        other_outcome, other_ran, other_asked = after[id]
-        if other_asked and not asked:
-            changed[id] = "asks"
-        elif other_outcome != outcome:
-            changed[id] = "denied" if other_outcome == "denied" else "allowed"
-        elif other_ran != ran:
-            changed[id] = "changed"
-    return changed
-
-
 @pytest.mark.parametrize("name", POLICIES)
-@pytest.mark.parametrize("kind", ["conversation", "log"])
-async def test_the_verdicts_are_those_of_a_live_run(kind, name):
-    records, made = await all_records(kind, 60)
-    report = await replay(records, make_agent([]), hooks=[policy(name)])
-    for record, (turns, way) in zip(records, made, strict=True):
-        expected = kinds(await live(turns, way), await live(turns, way, policy(name)))
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_verdicts_are_those_of_a_live_run(kind, name, recorded):
+    records, scenes = recorded
+    report = await replay(records[kind], make_agent([]), hooks=[policy(name)])
+    for record in records[kind]:
+        expected = await expected_verdicts(*scenes[record.message.text], policy(name))
         verdicts = [verdict.now for verdict in report if verdict.chat == record.id]
-        assert verdicts == list(expected.values()), record
+        assert verdicts == expected, record
 
 
 async def test_a_store_is_read_with_its_hooks_and_times():
@@ -149,6 +111,17 @@ async def test_a_hook_that_reaches_out_is_told_so():
     assert "a hook reaches out of a replay (socket." in report.verdicts[0].reason
     with pytest.raises(OSError):  # noqa: PT011 - outside of a replay, it may connect
         socket.create_connection(("127.0.0.1", 9))
+
+
+async def test_a_hook_that_raises_is_one_verdict_of_its_chat():
+    def breaks(ctx):
+        raise KeyError("amount")
+
+    store = MemoryStore()
+    agent = Agent(ScriptedModel([call("pay", amount=1)] * 2, "done"), tools=[pay], store=store)
+    await agent.chat("go", conversation="talk")
+    report = await replay(store, agent, hooks=[define_hook("preToolCall", breaks)])
+    assert [(verdict.was, verdict.now) for verdict in report] == [("done", "raised")]
 
 
 async def test_hooks_on_answers_and_results_have_verdicts_too():
@@ -214,7 +187,7 @@ async def test_wrong_use_is_an_error_that_says_what_to_do():
         await replay(store, agent)
     with pytest.raises(UsageError, match="without='other' is not a hook of the agent; name one of"):
         await replay(store, agent, without=["other"])
-    with pytest.raises(UsageError, match="has no chats; check the store's URL"):
+    with pytest.raises(UsageError, match="has no chats; check the URL or path"):
         await replay(MemoryStore(), agent, hooks=[policy("limit")])
 
 

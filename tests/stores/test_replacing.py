@@ -15,6 +15,7 @@ from hookline import (
     MemoryStore,
     tool,
 )
+from hookline._conversations.conversation import state_of
 from hookline.errors import ConversationBusyError, ConversationConflictError, UsageError
 from hookline.points import PreChat
 from hookline.storage import Change
@@ -206,7 +207,7 @@ async def test_an_answer_that_is_not_there_is_not_replaced(store: Any) -> None:
         conversation.replace_answer("x")
     with pytest.raises(UsageError, match="send a message first"):
         Conversation().replace_answer()
-    conversation.acquire("somebody")
+    state_of(conversation).acquire("somebody")
     with pytest.raises(ConversationBusyError):
         conversation.replace_answer()
-    conversation.release("somebody")
+    state_of(conversation).release("somebody")

@@ -36,6 +36,12 @@ EVENTS: dict[str, tuple[dict[str, type], dict[str, type]]] = {
     "STATE_SNAPSHOT": ({"snapshot": M}, {}),
     "STATE_DELTA": ({"delta": L}, {}),
     "CUSTOM": ({"name": S, "value": object}, {}),
+    "SUBAGENT_STARTED": (
+        {"subagentRunId": S, "name": S},
+        {"parentToolCallId": S, "parentSubagentRunId": S},
+    ),
+    "SUBAGENT_FINISHED": ({"subagentRunId": S}, {"outcome": M}),
+    "SUBAGENT_ERROR": ({"subagentRunId": S, "message": S}, {"code": S}),
 }
 SPANS = {
     "TEXT_MESSAGE": ("START", "CONTENT", "END", "messageId"),
@@ -87,8 +93,14 @@ def _order(events: list[dict[str, Any]], ids: dict[str, str]) -> None:
         need({key: event[key] for key in ids} == ids, "other ids", event)
     open_: dict[str, set[str]] = {name: set() for name in SPANS}
     announced: set[str] = set()
+    agents: dict[str, bool] = {}  # whether it still runs
     for event in events[1:-1]:
         kind = event["type"]
+        if kind.startswith("SUBAGENT_"):
+            id = event["subagentRunId"]
+            need(agents.get(id) is (None if kind == "SUBAGENT_STARTED" else True), "twice", event)
+            agents[id] = kind == "SUBAGENT_STARTED"
+            need(event.get("parentSubagentRunId", id) in agents, "unknown parent", event)
         need(kind not in ("RUN_STARTED", "RUN_FINISHED", "RUN_ERROR"), "in the middle", event)
         for name, (start, middle, end, key) in SPANS.items():
             if kind == f"{name}_{start}":
@@ -104,6 +116,7 @@ def _order(events: list[dict[str, Any]], ids: dict[str, str]) -> None:
         elif kind == "TOOL_CALL_START":
             need(event["parentMessageId"] in announced, "its parent was not announced", event)
     need(not any(open_.values()), "something is open at the end", open_)
+    need(not any(agents.values()), "a sub-agent runs at the end", agents)
 
 
 def messages_of(
@@ -119,7 +132,7 @@ def messages_of(
         match event["type"]:
             case "TEXT_MESSAGE_START":
                 if find(event["messageId"]) is None:
-                    new = {"id": event["messageId"], "role": "assistant", "content": ""}
+                    new = {"id": event["messageId"], "role": event["role"], "content": ""}
                     messages.append(new)
             case "TEXT_MESSAGE_CONTENT":
                 target = find(event["messageId"])

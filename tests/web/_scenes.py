@@ -23,6 +23,7 @@ from hookline import (
     ModelResponse,
     Proceed,
     Run,
+    Scope,
     Source,
     Stop,
     ToolCall,
@@ -37,6 +38,7 @@ from hookline.points import (
     OnResponse,
     OnStep,
     PreChat,
+    PreSteer,
     PreStop,
     PreToolCall,
 )
@@ -138,6 +140,26 @@ async def reasoning() -> Played:
 @scene
 async def a_call() -> Played:
     return await play(agent(["I look. ", call("weather", city="Oslo")], "Sunny."))
+
+
+@scene
+async def messages_sent_into_the_answer() -> Played:
+    talk = Conversation()
+
+    async def hear() -> str:
+        """Hears what is said meanwhile."""
+        made.send(talk, HOSTILE)
+        made.send(talk, "Thanks.", when="idle")
+        made.send(talk, "No!")
+        return "heard"
+
+    made = Agent(ScriptedModel(call("hear"), "Short.", "You are welcome."), tools=[hear])
+
+    @made.hook("preSteer")
+    def refuse(ctx: PreSteer) -> Deny | None:
+        return Deny("not so loud") if ctx.message.text == "No!" else None
+
+    return await play(made, on=talk)
 
 
 def _family(*turns: Any) -> Agent[Any]:
@@ -428,6 +450,32 @@ async def a_sub_agent() -> Played:
     child = Agent(ScriptedModel([call("slow", city="Rome")], "Sunny there."), tools=[slow])
     parent = ScriptedModel([call("child", input="Rome?")], "The child says it is sunny.")
     return await play(Agent(parent, tools=[child.as_tool(name="child")]))
+
+
+@scene
+async def sub_agents_of_a_sub_agent() -> Played:
+    """One below another, and one that fails; the answer then ends while one of them runs."""
+    lowest = Agent(ScriptedModel("Deep."), name="lowest")
+    middle = Agent(
+        ScriptedModel(call("lowest", input="?"), "Middle."), name="middle", tools=[lowest.as_tool()]
+    )
+    broken = Agent(ScriptedModel(RuntimeError("password=hunter2")), name="broken")
+    endless = Agent(ScriptedModel(call("wait")), name="endless")
+
+    async def wait() -> None:
+        """Waits for the end."""
+        stream.abort("enough")
+        await asyncio.Event().wait()
+
+    endless.scopes.register(Scope("wait", tools=[wait]))
+    turns = [call("middle", input="?"), call("broken", input="?"), call("endless", input="?")]
+    tools = [each.as_tool() for each in (middle, broken, endless)]
+    above = Agent(ScriptedModel(*turns), name="above", tools=tools)
+    talk = Conversation()
+    stream = above.chat_stream("hello", conversation=talk)
+    async with stream:
+        events = [event async for event in stream]
+    return Played(events, (), talk.messages)
 
 
 @scene

@@ -14,7 +14,7 @@ from tests.web.test_encoders import RESETS, SENT, ag_ui_of, ai_sdk_of
 
 from hookline import AssistantMessage
 from hookline.events import MessageAdded
-from hookline.web import AgUiEncoder, AiSdkEncoder, to_ui_messages
+from hookline.web import AgUiEncoder, AiSdkEncoder, to_ag_ui_messages, to_ui_messages
 
 # What `ai` and `@ag-ui/client` let pass, so that only the checkers here stand in its way.
 AI_SDK_LETS_PASS = {
@@ -110,6 +110,25 @@ async def test_ag_ui_verifies_and_reads_every_scene() -> None:
         said = [m for m in added if isinstance(m, AssistantMessage)]
         assert thought == "".join(m.reasoning for m in said), name
         assert bool(result["pending"]) == (name in ("an_approval", "a_question_of_a_sub_agent"))
+
+
+async def test_the_clients_have_a_message_that_was_sent_into_the_answer_in_its_place() -> None:
+    need_node()
+    played = await SCENES["messages_sent_into_the_answer"]()
+    ids = {"threadId": "t", "runId": "r", "messages": []}
+    [theirs] = run("verify.mjs", [{"data": base(ag_ui_of(played)), **ids}])
+    stored = to_ag_ui_messages(played.after[1:])
+    assert [(m["id"], m["role"], m["content"]) for m in theirs["messages"]] == [
+        (m["id"], m["role"], m["content"]) for m in stored
+    ]
+    [result] = run("read.mjs", [base(ai_sdk_of(played))], "ai")
+    parts = result["message"]["parts"]
+    shown = [part["type"] for part in parts if part["type"] != "step-start"]
+    assert shown == ["tool-hear", "data-message", "text", "data-message", "text"]
+    sent = [m for m in to_ui_messages(played.after[1:]) if m["role"] == "user"]
+    assert [part["data"] for part in parts if part["type"] == "data-message"] == [
+        {"status": "delivered", "message": message} for message in sent
+    ]
 
 
 async def test_the_sdk_fails_on_broken_streams_that_it_looks_at() -> None:

@@ -150,6 +150,26 @@ def test_the_native_section_has_every_frame_and_every_key() -> None:
     assert [parse_native(body).message is None for body in bodies] == [False, True]
 
 
+async def test_a_policy_of_the_page_is_tried_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = names_of("policies=policies_of")
+    way = httpx.ASGITransport(names["site"])
+    headers = {"x-user": "bea"}
+    bea = httpx.AsyncClient(transport=way, base_url="http://localhost", headers=headers)
+    async with names["site"]._config.store, bea:
+        await bea.post("/ai-sdk", json=request_of("ai-sdk", "Give it back."))
+        (name,) = (await bea.get("/policies")).json()["policies"]
+        report = (await bea.post("/policies", json={"policy": name})).json()
+        fields = ["chats", "differ", "counts", "inexact", "verdicts"]
+        assert {*fields, "policy", "more"} == set(report)
+        assert all(f"`{field}`" in PAGE for field in fields)
+        assert [(verdict["now"], verdict["by"]) for verdict in report["verdicts"]] == [
+            ("asks", "refund_limit")
+        ]
+
+
 async def test_somebody_else_approves_what_the_application_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

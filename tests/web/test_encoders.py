@@ -12,7 +12,7 @@ from tests.web._scenes import PAGE, SCENES, Played
 from tests.web._sse import read, read_wide
 
 from hookline import AssistantMessage, ToolMessage, UserMessage
-from hookline.events import MessageAdded, read_event
+from hookline.events import ChatStarted, MessageAdded, read_event
 from hookline.web import AgUiEncoder, AiSdkEncoder, NativeEncoder, encode, to_ui_messages
 from hookline.web._protocols.error_texts import Mask
 
@@ -94,7 +94,8 @@ async def test_the_same_message_is_shown_live_and_from_history(name: str) -> Non
     played = await SCENES[name]()
     stored = to_ui_messages(played.after[len(played.before) :])
     answers = [m for m in stored if m["role"] == "assistant"]
-    if played.resumed or not answers or name in ("a_continuation", "an_approval"):
+    split = ("a_continuation", "messages_sent_into_the_answer")  # a user's message in the middle
+    if played.resumed or not answers or name in (*split, "an_approval"):
         return
     chunks = ai_sdk.chunks_of(ai_sdk_of(played))
     assert chunks[0] == {"type": "start", "messageId": answers[0]["id"]}
@@ -318,3 +319,39 @@ async def test_the_user_message_is_a_message_of_the_users() -> None:
 def test_a_client_that_lost_the_first_events_is_told_in_a_message_that_has_begun() -> None:
     chunks = ai_sdk.check(AiSdkEncoder().reload())
     assert [chunk["type"] for chunk in chunks] == ["start", "data-reload", "error", "finish"]
+
+
+async def test_front_ends_see_sub_agents_and_the_calls_that_started_them() -> None:
+    played = await SCENES["sub_agents_of_a_sub_agent"]()
+    started = {e.agent: e for e in played.events if isinstance(e, ChatStarted)}
+    calls = {name: event.path[-1] for name, event in started.items() if event.path}
+    ids = {name: event.chat_id for name, event in started.items()}
+    events = ag_ui.check(ag_ui_of(played), thread_id="t", run_id="r")
+    shown = [e for e in events if e["type"].startswith("SUBAGENT_")]
+    begun = {e["name"]: e for e in shown if e["type"] == "SUBAGENT_STARTED"}
+    assert {name: e["parentToolCallId"] for name, e in begun.items()} == calls
+    assert {name: e.get("parentSubagentRunId") for name, e in begun.items()} == {
+        "middle": None,
+        "lowest": ids["middle"],
+        "broken": None,
+        "endless": None,
+    }
+    names = {id: name for name, id in ids.items()}
+    ends = {names[e["subagentRunId"]]: e for e in shown if e["type"] != "SUBAGENT_STARTED"}
+    assert ends["middle"]["outcome"] == ends["lowest"]["outcome"] == {"type": "success"}
+    assert ends["endless"]["code"] == "aborted"
+    assert ends["broken"]["type"] == "SUBAGENT_ERROR"
+    assert "hunter2" not in str(shown)
+
+    parts = [c for c in ai_sdk.check(ai_sdk_of(played)) if c["type"] == "data-subagent"]
+    last = {part["data"]["name"]: part["data"] for part in parts}
+    assert {name: data["status"] for name, data in last.items()} == {
+        "middle": "done",
+        "lowest": "done",
+        "broken": "failed",
+        "endless": "aborted",
+    }
+    assert {name: data["path"] for name, data in last.items()} == {
+        name: list(event.path) for name, event in started.items() if event.path
+    }
+    assert "hunter2" not in str(parts)

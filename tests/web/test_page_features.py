@@ -13,7 +13,7 @@ import pytest
 from tests.web._browser import page_of, serving, travel
 from tests.web._clients import missing
 from tests.web._scenes import fails, slow, weather
-from tests.web._server import eventually
+from tests.web._server import TOKEN, eventually
 from tests.web.test_clients import _after
 from tests.web.test_site import Gate
 
@@ -270,21 +270,83 @@ async def test_an_answer_is_made_again_and_a_question_forked(browser: Any) -> No
         page.assert_clean()
 
 
-async def test_a_message_waits_for_the_answer_to_end(browser: Any) -> None:
-    gate = Gate()
-    model = ScriptedModel(Turn("One ", "two.", delay=_after(gate, 1)), "Next answer.")
-    async with serving(Agent(model)) as (_, url):
+async def test_a_message_that_is_typed_while_the_answer_runs_is_sent_into_it(browser: Any) -> None:
+    gate = asyncio.Event()
+
+    async def work() -> str:
+        """Works."""
+        await gate.wait()
+        return "done"
+
+    model = ScriptedModel(["I look. ", call("work")], "Here it is, brief.")
+    async with serving(Agent(model, tools=[work])) as (_, url):
+        page, other = await page_of(browser, url), await page_of(browser, url)
+        await page.open()
+        await page.say("Look.")
+        await page.sees("I look.")
+        await other.page.goto(page.page.url.replace("#", f"#token={TOKEN}&"))
+        await page.say("Be brief.")
+        await page.say("And kind.")
+        for each in (page, other):
+            await each.sees("Queued: Be brief.")
+            await each.sees("Queued: And kind.")
+            assert await each.page.locator("#log .user").all_inner_texts() == ["Look."]
+        assert await page.page.input_value("#say") == ""
+        gate.set()
+        for each in (page, other):
+            await each.sees("Here it is, brief.")
+            assert not await each.page.locator("#queued").is_visible()
+        for _ in range(2):
+            shown = await page.text("#log")
+            places = [
+                shown.index(text)
+                for text in ("Look.", "I look.", "work", "Be brief.", "And kind.", "Here it is")
+            ]
+            assert places == sorted(places)
+            assert await page.page.locator("#log .user").count() == 3
+            await page.page.reload()
+            await page.sees("Here it is, brief.")
+        page.assert_clean()
+
+
+async def test_a_message_that_an_answer_has_not_taken_is_given_back(browser: Any) -> None:
+    async def work() -> str:
+        """Works for ever."""
+        await asyncio.Event().wait()
+        return ""
+
+    async with serving(Agent(ScriptedModel(call("work")), tools=[work])) as (_, url):
         page = await page_of(browser, url)
         await page.open()
-        await page.say("First.")
-        await page.sees("One")
-        await page.say("Second.")
-        await page.sees("Will be sent after this answer: Second.")
-        assert len(model.requests) == 1
-        gate.open.set()
-        await page.sees("Next answer.")
+        await page.say("Look.")
+        await page.page.locator(".badge", has_text="running").wait_for()
+        await page.say("Be brief.")
+        await page.sees("Queued: Be brief.")
+        await page.page.fill("#say", "Else.")
+        await page.page.click("#stop")
+        await page.sees("Not delivered: the answer did not take the message.")
+        assert await page.page.input_value("#say") == "Be brief.\nElse."
         assert not await page.page.locator("#queued").is_visible()
         page.assert_clean()
+
+
+async def test_a_message_that_an_answer_does_not_take_is_sent_after_it(browser: Any) -> None:
+    gate = asyncio.Event()
+
+    async def deps(scope: Any, principal: str) -> None:
+        await gate.wait()
+
+    model = ScriptedModel("One.", "Next answer.")
+    async with serving(Agent(model), deps=deps) as (_, url):
+        page = await page_of(browser, url)
+        await page.open()
+        await page.say("First.")  # its chat has not begun
+        await page.say("Second.")
+        await page.sees("Will be sent after this answer: Second.")
+        gate.set()
+        await page.sees("Next answer.")
+        assert not await page.page.locator("#queued").is_visible()
+        assert [m.text for m in model.requests[1].messages] == ["First.", "One.", "Second."]
 
 
 async def test_files_go_with_a_message_and_are_shown(browser: Any) -> None:

@@ -441,6 +441,8 @@ class RanCall(Data, frozen=True, omit_defaults=True, kw_only=True):
     """The effective arguments, if they are not those that the model wrote."""
     hooks: tuple[str, ...] = ()
     """The names of the `preToolCall` hooks that changed, answered or denied the call, or asked."""
+    hook_ids: tuple[str, ...] = ()
+    """The ids of those of these hooks that have an id."""
     approved: bool | None = None
     """The decision of a person or an approver; None if nobody was asked."""
     by: str | None = None
@@ -455,6 +457,7 @@ class RanCall(Data, frozen=True, omit_defaults=True, kw_only=True):
     def __post_init__(self) -> None:
         own(self, "arguments")
         own_tuple(self, "hooks")
+        own_tuple(self, "hook_ids")
 
     if TYPE_CHECKING:  # by scripts/generate.py
 
@@ -463,6 +466,7 @@ class RanCall(Data, frozen=True, omit_defaults=True, kw_only=True):
             *,
             arguments: dict[str, Any] | None = ...,
             hooks: tuple[str, ...] = ...,
+            hook_ids: tuple[str, ...] = ...,
             approved: bool | None = ...,
             by: str | None = ...,
             note: str | None = ...,

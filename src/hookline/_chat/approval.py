@@ -32,7 +32,7 @@ from hookline._chat.results import as_data
 from hookline._chat.rules import check_rule, digest, remember, seal
 from hookline._chat.run_tool import admit
 from hookline._chat.state import Chat
-from hookline._conversations.conversation import Conversation
+from hookline._conversations.state import ConversationState
 from hookline._conversations.store import PendingStep
 from hookline._record.runtime import ANSWER, NOTHING, ON_ANSWER, Key
 from hookline._record.runtime import ON_REQUEST as ASKED_KEY
@@ -243,7 +243,7 @@ def _check_posted(id: str, answer: Any) -> None:
 
 
 def check_answers(
-    conversation: Conversation, answers: Mapping[str, Answer], now: float | None
+    conversation: ConversationState, answers: Mapping[str, Answer], now: float | None
 ) -> None:
     """Refuse answers that no call waits for, before anything runs; raises ApprovalError.
 

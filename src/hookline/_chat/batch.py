@@ -249,7 +249,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             verdict = msgspec.structs.replace(verdict, approval=approval)
         return msgspec.structs.replace(
             verdict,
-            hooks=tuple(dict.fromkeys([hook.name for hook, _ in effects])),
+            **_deciders(effects),
             tool_digest=seal(run.tool) if verdict.asks else "",
         )
 
@@ -282,7 +282,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         """Carry out the verdict. After a Stop, `_decide` settles the call next."""
         answer = verdict.answer
         if verdict.hooks:
-            run.record = RanCall(hooks=verdict.hooks)
+            run.record = RanCall(hooks=verdict.hooks, hook_ids=verdict.hook_ids)
         if isinstance(answer, ToolResult):
             run.refuse(answer, "answered")
         elif isinstance(answer, ToolFailure):
@@ -504,6 +504,15 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             stop=self.stop,
             continuations=self.chat.progress.continuations,
         )
+
+
+def _deciders(effects: Sequence[tuple[Hook, str]]) -> dict[str, tuple[str, ...]]:
+    """The names and the ids of the hooks that returned a value, for a verdict."""
+    ids = [hook.options.id for hook, _ in effects]
+    return {
+        "hooks": tuple(dict.fromkeys([hook.name for hook, _ in effects])),
+        "hook_ids": tuple(dict.fromkeys([id for id in ids if id is not None])),
+    }
 
 
 def _calls_for_later(runs: Sequence[CallRun]) -> list[CallRun]:

@@ -88,7 +88,8 @@ class CallVerdict(msgspec.Struct, frozen=True, kw_only=True):
     asks: tuple[Ask, ...] = ()
     approval: Approve | None = None  # that answers them: of a hook, or by a remembered rule
     failed: bool = False  # the answer is an error, not the refusal of a hook
-    hooks: tuple[str, ...] = ()  # that returned a value
+    hooks: tuple[str, ...] = ()  # the names of those that returned a value
+    hook_ids: tuple[str, ...] = ()  # their ids
     tool_digest: str = ""  # of the tool that was asked about
 
 

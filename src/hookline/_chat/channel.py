@@ -55,14 +55,9 @@ class Channel:
         self.closed = False
         """Further events are numbered and dropped."""
 
-    @property
-    def full(self) -> bool:
-        """A writer must wait for room."""
-        return len(self.items) > HIGH_WATER and not self.closed
-
     async def room(self) -> None:
         """Wait until there is room."""
-        while self.full:
+        while len(self.items) > HIGH_WATER and not self.closed:
             if self.unread:
                 self.items.clear()
                 await give_way()

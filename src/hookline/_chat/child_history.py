@@ -18,7 +18,7 @@ from hookline._chat.call import CallRun
 from hookline._chat.config import Config
 from hookline._chat.leading_tools import sub_agent_of
 from hookline._chat.state import Chat
-from hookline._conversations.conversation import Conversation
+from hookline._conversations.state import ConversationState
 from hookline._conversations.store import WaitingChild
 
 
@@ -28,7 +28,7 @@ class ChildWaits(BaseException):
     No wrapper may take it for an error of the tool, so it is no Exception.
     """
 
-    def __init__(self, agent: str, history: Conversation) -> None:
+    def __init__(self, agent: str, history: ConversationState) -> None:
         super().__init__(f"the chat of agent {agent!r} waits for answers")
         self.agent = agent
         self.history = history
@@ -49,7 +49,7 @@ class ChildWaits(BaseException):
 
 def own_history(
     parent: Chat, call_id: str | None, config: Config
-) -> tuple[Conversation | None, dict[str, Answer] | None]:
+) -> tuple[ConversationState | None, dict[str, Answer] | None]:
     """The conversation of a sub-agent's chat, if it may wait, and the answers it goes on with."""
     batch = parent.making.batch
     run: CallRun | None = None if batch is None else batch.run_of(call_id)
@@ -59,8 +59,8 @@ def own_history(
         return None, None
     child = run.child
     if child is None or run.child_answers is None:
-        return Conversation(id="-"), None
-    history = Conversation(child.messages, id="-", meta=thaw(child.meta), pending=child.step)
+        return ConversationState(id="-"), None
+    history = ConversationState(child.messages, id="-", meta=thaw(child.meta), pending=child.step)
     return history, run.child_answers
 
 

@@ -15,6 +15,7 @@ from hookline._base.numbers import check_number
 from hookline._base.returns import Answer, ApprovalRequest, Decision
 from hookline._base.run import Run
 from hookline._conversations.conversation import Conversation
+from hookline._conversations.state import ConversationState
 from hookline._conversations.store import Store
 from hookline._hooks.bus import View
 from hookline._hooks.declared import HooksArgument
@@ -177,7 +178,7 @@ class ChatInput(msgspec.Struct, frozen=True, kw_only=True):
     release: Release = "live"
     answers: dict[str, Answer] | None = None
     parent: Any = None  # the Chat whose tool call runs this chat
-    own_history: Conversation | None = None  # of a sub-agent that may wait for answers
+    own_history: ConversationState | None = None  # of a sub-agent that may wait for answers
     call_id: str | None = None
     state: dict[str, Any] | None = None
     has_chat_id: bool = False  # the caller has passed chat_id=

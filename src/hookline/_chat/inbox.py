@@ -58,10 +58,11 @@ class SentMessage:
 class Inbox:
     """The queued messages of one chat, in the order in which they were sent."""
 
-    __slots__ = ("_queued",)
+    __slots__ = ("_decided", "_queued")
 
     def __init__(self) -> None:
         self._queued: list[SentMessage] = []
+        self._decided: set[str] = set()  # ids; a later life of a durable chat gets them again
 
     @property
     def full(self) -> bool:
@@ -70,7 +71,8 @@ class Inbox:
 
     def add(self, sent: SentMessage) -> None:
         """Queue a message."""
-        self._queued.append(sent)
+        if sent.message.id not in self._decided:
+            self._queued.append(sent)
 
     def due(self, *, idle: bool) -> tuple[SentMessage, ...]:
         """The messages to commit before the next request; at an idle end, all messages."""
@@ -78,6 +80,7 @@ class Inbox:
 
     def decide(self, id: str, status: SentStatus, reason: str | None = None) -> None:
         """Take the message with this id out of the queue, if it is in it."""
+        self._decided.add(id)
         for sent in self._queued:
             if sent.message.id == id:
                 self._queued.remove(sent)

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Protocol, TypeVar, TypeVarTuple
 
-from hookline._base.returns import ApprovalRequest, Decision
+from hookline._base.messages import UserMessage
+from hookline._base.returns import ApprovalRequest, Decision, When
 from hookline._record.runtime import Halted, Key, Returns, Runtime
 
 T = TypeVar("T")
@@ -81,6 +82,10 @@ class Recorder:
 
     def has_passed(self, key: Key) -> bool:
         return self._runtime.has_passed(key)
+
+    async def messages(self) -> Sequence[tuple[UserMessage, When]]:
+        with self._until_halted():
+            return await self._runtime.messages()
 
     def now(self) -> float:
         with self._until_halted():

@@ -39,7 +39,8 @@ from hookline._chat.config import ChatInput, Config
 from hookline._chat.inbox import Inbox
 from hookline._chat.life import Life, Phase, Sign, Verdict
 from hookline._chat.recorder import Recorder
-from hookline._conversations.conversation import Conversation
+from hookline._conversations.conversation import state_of
+from hookline._conversations.state import ConversationState
 from hookline._hooks.call_rules import OUTSIDE, Firing, Watch, notify
 from hookline._hooks.points import OnStatus
 from hookline._model.assembly import Assembly
@@ -234,7 +235,10 @@ class Chat:
         )
 
         # its surroundings
-        self.conversation = input.conversation or input.own_history or Conversation(id="-")
+        if input.conversation is not None:
+            self.conversation = state_of(input.conversation)
+        else:
+            self.conversation = input.own_history or ConversationState(id="-")
         self.deadlines = deadlines
         self.channel = channel
         parent: Chat | None = input.parent

@@ -6,6 +6,10 @@ the chat would end. What it takes is a recorded step. Each message passes preSte
 written like every other message, through preMessage and onMessage. A message is in no second chat:
 it stays in this queue until it is in the history, and what is left at the end goes back to its
 sender.
+
+Clients of a durable chat send from other processes. Their messages are rows of the engine, which
+the chat reads at the same two places. A later life reads all of them again: the recorded steps tell
+it which were taken out before.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from hookline._base.events import MessageQueued
 from hookline._base.input import as_message, without_surrogates
 from hookline._base.messages import Data, UserMessage
 from hookline._base.returns import Deny, Hold, When
+from hookline._chat.channel import HIGH_WATER
 from hookline._chat.commit import commit
 from hookline._chat.inbox import MAX_QUEUED, TOO_LATE, Inbox, SentMessage, SentStatus
 from hookline._chat.life import Phase
@@ -44,15 +49,13 @@ def send(chat: Chat, message: Any, when: When) -> SentMessage:
     if chat.life.phase > Phase.RUNNING:
         sent.decide("returned", TOO_LATE)
         return sent
-    inbox = chat.progress.inbox
-    if inbox is None:
-        inbox = chat.progress.inbox = Inbox()
+    inbox = _inbox(chat)
     if inbox.full:
         sent.decide("returned", f"{MAX_QUEUED} messages wait already")
         return sent
     inbox.add(sent)
     # The sender may be the reader, so it never waits for room: without room, the chat publishes it.
-    if chat.life.phase is Phase.RUNNING and not chat.channel.full:
+    if chat.life.phase is Phase.RUNNING and len(chat.channel.items) <= HIGH_WATER:
         sent.announced = True
         chat.put(_queued_event(chat, sent))
     return sent
@@ -85,10 +88,16 @@ def _check_loop(chat: Chat) -> None:
 
 def _runs_on(chat: Chat, conversation: Conversation) -> bool:
     """Whether the chat runs on this conversation, or on another view of the same stored one."""
-    own, mine = chat.input.conversation, conversation.ledger
-    if own is None or own is conversation or mine is None or own.ledger is None:
+    own = chat.input.conversation
+    if own is None or own is conversation or own.store is None:
         return own is conversation
-    return own.id == conversation.id and own.ledger.store is mine.store
+    return own.id == conversation.id and own.store is conversation.store
+
+
+def _inbox(chat: Chat) -> Inbox:
+    if chat.progress.inbox is None:
+        chat.progress.inbox = Inbox()
+    return chat.progress.inbox
 
 
 def may_have_input(chat: Chat, answer: object) -> bool:
@@ -101,6 +110,10 @@ async def take_input(chat: Chat, step: int, *, idle: bool) -> bool:
     if chat.last.finish_reason == "pause":  # the provider goes on with its own answer
         return False
     key: Key = (IDLE_INPUT if idle else INPUT, step)
+    if chat.runtime is not LOCAL and not chat.runtime.has_passed(key):
+        for message, when in await chat.runtime.messages():
+            _inbox(chat).add(SentMessage(message, when))
+        chat.check()
     due = () if chat.progress.inbox is None else chat.progress.inbox.due(idle=idle)
     if not chat.asks(due, *key):
         return False
@@ -111,9 +124,8 @@ async def take_input(chat: Chat, step: int, *, idle: bool) -> bool:
         if decision.refused is None:
             accepted = True
             await commit(chat, decision.message)
-        if chat.progress.inbox is not None:
-            status: SentStatus = "delivered" if decision.refused is None else "returned"
-            chat.progress.inbox.decide(decision.message.id, status, decision.refused)
+        status: SentStatus = "delivered" if decision.refused is None else "returned"
+        _inbox(chat).decide(decision.message.id, status, decision.refused)
     return accepted
 
 

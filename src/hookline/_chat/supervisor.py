@@ -36,7 +36,7 @@ from hookline._chat.life import Phase, Sign, Verdict
 from hookline._chat.loop import run
 from hookline._chat.reach import tell_of_hooks_left_behind
 from hookline._chat.state import Chat, Ending
-from hookline._conversations.conversation import Conversation
+from hookline._conversations.state import ConversationState
 from hookline._hooks.call_rules import OutsideChat
 from hookline._hooks.registration import Hook
 from hookline._record.runtime import Halted
@@ -307,7 +307,7 @@ class Supervisor:
         if self._timer is None:
             self._timer = self.loop.call_later(self.chat.config.limits.grace, self._rescue)
 
-    def leave(self, reason: str) -> None:
+    def leave(self, reason: str | None) -> None:
         """The caller leaves: abort the chat, or limit its ending if the outcome is decided."""
         # If the outcome is decided, its ending has no limit unless a timer runs or it is `_end`.
         if self.chat.abort(reason) or self.is_over or self._finishing or self._timer is not None:
@@ -477,7 +477,9 @@ class Supervisor:
             try:
                 await self._waiter()
             except asyncio.CancelledError:
-                self.leave("cancelled")
+                above = self.chat.input.parent  # a sub-agent's caller is a tool call of its parent
+                broken = above if above is not None and above.broken else None
+                self.leave("cancelled" if broken is None else broken.reason)
                 await self.join()
                 raise
         error, self.error = self.error, None
@@ -497,12 +499,12 @@ class Supervisor:
 _STORE_CALLS = [
     method.__code__
     for method in (
-        Conversation.take,
-        Conversation.claim,
-        Conversation.write,
-        Conversation.flush,
-        Conversation.change,
-        Conversation.leave,
+        ConversationState.take,
+        ConversationState.claim,
+        ConversationState.write,
+        ConversationState.flush,
+        ConversationState.change,
+        ConversationState.leave,
         Supervisor.let_go,
     )
 ]

@@ -1,48 +1,24 @@
-"""Conversations: messages kept across chats, with at most one running chat at a time.
+"""`Conversation`: messages kept across chats, as programs see them.
 
-Messages are only appended. `reset`, `restore` and an updated message start a new list, so that
-existing views and tuples do not change. A conversation in a store has a ledger, and its chat writes
-each message to the store first. A conversation without a store has no such overhead.
+The state of a conversation, and what a chat does with it, is in `state.py`.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
-from hookline._base.cancel import finished
-from hookline._base.errors import ConversationBusyError, ConversationConflictError, UsageError
-from hookline._base.forks import lock_for_forks
+from hookline._base.errors import ConversationConflictError, UsageError
 from hookline._base.json import Reader
-from hookline._base.lists import as_tuple
-from hookline._base.log import log_throw
-from hookline._base.messages import (
-    AssistantMessage,
-    Data,
-    History,
-    Message,
-    ToolCall,
-    UserMessage,
-)
+from hookline._base.messages import Data, History, Message, ToolCall, UserMessage
 from hookline._base.returns import ApprovalRequest
-from hookline._conversations.history import Survey, in_call_order, open_calls, surveyed
-from hookline._conversations.ledger import Ledger, OnLoss
-from hookline._conversations.store import (
-    PendingStep,
-    Store,
-    Stored,
-    check_id,
-    held_by,
-    is_of,
-    left_behind,
-    made_by,
-)
+from hookline._conversations.ledger import Ledger
+from hookline._conversations.state import ConversationState
+from hookline._conversations.store import PendingStep, Store, check_id, left_behind
 from hookline._record.runtime import LOCAL
 
-_lock: Final = lock_for_forks()  # held only briefly, so one lock is enough for all conversations
 FORMAT = 1  # the version of the JSON format
 
 
@@ -56,15 +32,7 @@ class Exported(Data, frozen=True, kw_only=True):
     pending: PendingStep | None = None
 
 
-class _Replacement(Data, frozen=True, kw_only=True):
-    """What a chat is about to replace: the state before it, and the place of the question."""
-
-    place: int
-    items: list[Message]
-    pending: PendingStep | None
-    claim: PendingStep | None
-    ledger: tuple[int, bool, bool] | None
-    """What the ledger had noted."""
+_exported: Reader[Exported] = Reader(Exported)
 
 
 class Conversation:
@@ -72,6 +40,8 @@ class Conversation:
 
     Raises HistoryError if the given messages are not a valid history.
     """
+
+    __slots__ = ("__weakref__", "_state")
 
     def __init__(
         self,
@@ -81,97 +51,68 @@ class Conversation:
         meta: dict[str, Any] | None = None,
         pending: PendingStep | None = None,
     ) -> None:
-        self.id = id or LOCAL.new_id()
-        """The conversation's id, in its store and in `chat(conversation=…)`."""
-        self.meta: dict[str, Any] = meta if meta is not None else {}
-        """Your own JSON data. It is saved with the next message, or by `save`."""
-        self.ledger: Ledger | None = None
-        """The record of what its store has, if it is in a store."""
-        self._chat_id: str | None = None
-        self.earlier_messages: list[Message] = []
-        """The messages that an earlier life of the running chat has written."""
-        self._claim: PendingStep | None = None  # the last step whose answers a chat has claimed
-        self._place: int | None = None  # the question that the next chat answers again
-        self._replacing: _Replacement | None = None  # what the running chat is about to replace
-        items = list(as_tuple("messages", messages))
-        self._set(items, Survey(items), pending)
+        self._state = ConversationState(messages, id=id, meta=meta, pending=pending)
 
-    def _set(
-        self,
-        items: list[Message],
-        survey: Survey,
-        pending: PendingStep | None,
-        *,
-        open_end: bool = False,
-    ) -> None:
-        """Set the messages, if their survey shows a valid history."""
-        survey.check(open_end=open_end or pending is not None)
-        self.items = items
-        """The list itself, for the chat that runs on this conversation."""
-        self.call_ids = survey.call_ids
-        self._disordered = survey.disordered
-        self._snapshot: tuple[Message, ...] | None = None
-        self._in_order: tuple[Message, ...] | None = None
-        self._pending = pending
+    @property
+    def id(self) -> str:
+        """The conversation's id, in its store and in `chat(conversation=…)`."""
+        return self._state.id
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """Your own JSON data. It is saved with the next message, or by `save`."""
+        return self._state.meta
+
+    @meta.setter
+    def meta(self, meta: dict[str, Any]) -> None:
+        self._state.meta = meta
+
+    @property
+    def store(self) -> Store | None:
+        """The store that the conversation is in, or None."""
+        ledger = self._state.ledger
+        return None if ledger is None else ledger.store
 
     @property
     def messages(self) -> tuple[Message, ...]:
         """All messages, as a tuple that stays the same until the next commit."""
-        if self._snapshot is None or len(self._snapshot) != len(self.items):
-            self._snapshot = tuple(self.items)
-        return self._snapshot
+        return self._state.messages
 
     @property
     def history(self) -> History:
         """A read-only view of the messages; its cost does not depend on their number."""
-        return History(self.items, len(self.items))
+        return self._state.history
 
     @property
     def pending(self) -> tuple[ApprovalRequest, ...]:
         """The calls that wait for `agent.resume(conversation, answers)`."""
-        return self._pending.requests if self._pending is not None else ()
+        return self._state.pending
 
     @property
     def client_calls(self) -> tuple[ToolCall, ...]:
         """The calls for a client: `agent.resume(conversation, {call.id: ToolResult(…)})`."""
-        return self._pending.client_calls if self._pending is not None else ()
+        return self._state.client_calls
 
     @property
     def pending_step(self) -> PendingStep | None:
         """The step that waits for answers, with everything that a resumed chat needs."""
-        return self._pending
-
-    @property
-    def _standing(self) -> PendingStep | None:
-        """The step that a store keeps: the waiting step, or the last one that was answered."""
-        return self._pending if self._pending is not None else self._claim
+        return self._state.pending_step
 
     @property
     def busy(self) -> bool:
         """Whether a chat in this process is running on this conversation."""
-        return self._chat_id is not None
+        return self._state.busy
 
     def reset(self) -> None:
         """Delete all messages. Raises ConversationBusyError while a chat runs."""
-        self.restore(())
+        self._state.restore(())
 
     def restore(self, messages: Iterable[Message], pending: PendingStep | None = None) -> None:
         """Replace all messages with these. Raises HistoryError or ConversationBusyError.
 
         In a store, the change is written with the next message, or by `save`.
         """
-        items = list(
-            as_tuple("messages", messages)
-        )  # outside the lock, because the iterable may use other conversations
-        survey = Survey(items)
-        with _lock:
-            if self._chat_id is not None:
-                raise ConversationBusyError(self.id, self._chat_id)
-            self._set(items, survey, pending)
-            self._claim = None
-            self._place = None
-            if self.ledger is not None:
-                self.ledger.start_over()
+        self._state.restore(messages, pending)
 
     def replace_answer(self, message_id: str | None = None) -> UserMessage:
         """Let the next chat replace an answer; returns the question, to pass to this chat.
@@ -182,26 +123,7 @@ class Conversation:
         Raises UsageError if there is no such message or no question before it. Raises
         ConversationBusyError while a chat runs.
         """
-        with _lock:
-            if self._chat_id is not None:
-                raise ConversationBusyError(self.id, self._chat_id)
-            end = len(self.items)
-            if message_id is not None:
-                places = (n for n, message in enumerate(self.items) if message.id == message_id)
-                end = 1 + next(places, -1)
-            place = next(
-                (n for n in reversed(range(end)) if isinstance(self.items[n], UserMessage)), None
-            )
-            question = None if place is None else self.items[place]
-            if not isinstance(question, UserMessage):
-                raise UsageError(
-                    f"conversation {self.id!r} has no answer with the message {message_id!r} to "
-                    "replace; pass the id of one of its messages, or send a message first"
-                )
-            self._place = place
-            return question
-
-    # ── as JSON, and in a store ─────────────────────────────────────────────────────────────
+        return self._state.replace_answer(message_id)
 
     def to_json(self) -> bytes:
         """Encode the whole conversation as JSON text, for `from_json`."""
@@ -210,7 +132,7 @@ class Conversation:
             id=self.id,
             messages=self.messages,
             meta=self.meta,
-            pending=self._standing,
+            pending=self._state.standing,
         ).to_json()
 
     @classmethod
@@ -237,7 +159,7 @@ class Conversation:
         """Return the conversation with this id in a store; the next chat loads its messages."""
         check_id(id)
         conversation = cls(id=id)
-        conversation.ledger = Ledger(store, id)
+        conversation._state.ledger = Ledger(store, id)
         return conversation
 
     @classmethod
@@ -250,7 +172,7 @@ class Conversation:
         conversation = cls.at(store, id)
         row = await store.load(id)
         if row is not None:
-            await conversation._adopt(row, None)
+            await conversation._state.load(row, None)
         return conversation
 
     async def save(self, store: Store | None = None) -> None:
@@ -265,359 +187,29 @@ class Conversation:
             exists = await store.load(self.id)
             if exists is not None:
                 raise ConversationConflictError(self.id, 0, exists.version)
-        ledger = self.ledger if store is None else Ledger(store, self.id)
+        state = self._state
+        ledger = state.ledger if store is None else Ledger(store, self.id)
         if ledger is None:
             raise UsageError(f"conversation {self.id!r} is in no store; pass a store: save(store)")
         owner = f"save.{LOCAL.new_id()}"
-        self.acquire(owner)
-        before, self.ledger = self.ledger, ledger
+        state.acquire(owner)
+        before, state.ledger = state.ledger, ledger
         try:
-            await self.take(owner, lambda exc: None)  # if the lease is lost, the write is refused
-            try:  # not `self.leave`, which would only log a failed write
-                await self.flush()
+            await state.take(owner, lambda exc: None)  # if the lease is lost, the write is refused
+            try:  # not `state.leave`, which would only log a failed write
+                await state.flush()
             finally:
                 await ledger.leave()
         except BaseException:
-            self.ledger = before
+            state.ledger = before
             raise
         finally:
-            self.release(owner)
-
-    async def _adopt(self, row: Stored, chat_id: str | None) -> None:
-        """Load the stored state for this chat; without a chat, load it only for reading."""
-        assert self.ledger is not None
-        messages, step = row.messages, row.pending
-        runs = chat_id is None and row.owner is not None
-        mine = chat_id is not None and is_of(chat_id, messages, step)
-        if not runs and not mine:  # no chat will close the step any more
-            step, more = left_behind(messages, step)
-            messages = (*messages, *more)
-        survey = await surveyed(messages)  # the last await, so nobody sees a state half loaded
-        self.ledger.note(row, unsettled=runs)
-        self.meta = row.meta
-        claim = step if step is not None and step.claimed_by else None
-        self._claim = claim if mine else None
-        self._set(list(messages), survey, None if claim else step, open_end=runs or mine)
-        if chat_id is not None and mine:
-            self._rewind(chat_id)
-
-    # ── for the chat that runs on it ────────────────────────────────────────────────────────
-
-    def acquire(self, chat_id: str) -> None:
-        """Reserve the conversation for one chat, or raise ConversationBusyError."""
-        with _lock:
-            if self._chat_id is not None:
-                raise ConversationBusyError(self.id, self._chat_id)
-            self._chat_id = chat_id
-        if is_of(chat_id, self.items, self._claim):
-            self._rewind(chat_id)
-        else:
-            self._claim = None
-            self._set_aside()
-
-    def release(self, chat_id: str) -> None:
-        """Free the conversation, if this chat has reserved it."""
-        if self._chat_id == chat_id:  # a chat that was left behind may end during the next chat
-            self._catch_up()
-            self._put_back()
-            self._chat_id = None
-
-    # ── a chat that replaces an answer ──────────────────────────────────────────────────────
-
-    def _set_aside(self) -> None:
-        """If this chat replaces an answer, go back to the place of its question."""
-        place, self._place = self._place, None
-        if place is None:
-            return
-        ledger = self.ledger
-        self._replacing = _Replacement(
-            place=place,
-            items=self.items,
-            pending=self._pending,
-            claim=self._claim,
-            ledger=None if ledger is None else ledger.snapshot,
-        )
-        items = self.items[:place]
-        self._set(items, Survey(items), None)
-        self._claim = None
-        if ledger is not None:
-            ledger.start_over()
-
-    def _put_back(self) -> None:
-        """If no message of the new answer was written, go back to the old one."""
-        replaced_by, self._replacing = self._replacing, None
-        if replaced_by is None:
-            return
-        self._set(replaced_by.items, Survey(replaced_by.items), replaced_by.pending, open_end=True)
-        self._claim = replaced_by.claim
-        if self.ledger is not None and replaced_by.ledger is not None:
-            self.ledger.snapshot = replaced_by.ledger
-
-    def _catch_up(self) -> None:
-        """Keep the messages of an earlier life of the chat that this life has not reached."""
-        self.items += self.earlier_messages
-        self.earlier_messages = []
-
-    def _rewind(self, chat_id: str) -> None:
-        """If an earlier life of this chat has written messages, rewind to the start of the chat.
-
-        The messages of the earlier life are set aside. They are not written again when the chat
-        reaches them.
-        """
-        items = self.items
-        begin = next((i for i, m in enumerate(items) if made_by(chat_id, m)), len(items))
-        step = self._pending
-        if self._claim is not None and self._claim.claimed_by == chat_id:
-            step = self._claim.replace(claimed_by=None, answer_ids=(), begun_ids=None)
-        elif step is not None and step.chat_id == chat_id:  # this life asks its questions again
-            step = None
-        earlier = items[:begin]
-        self._set(earlier, Survey(earlier), step, open_end=True)
-        self.earlier_messages = items[begin:]
-
-    def take_back(self, id: str) -> None:
-        """If the last message has this id, set it aside, because an earlier life wrote it."""
-        if self.items and self.items[-1].id == id:
-            self.earlier_messages = [self.items[-1], *self.earlier_messages]
-            self.items = self.items[:-1]  # views of the old list stay what they were
-            self._snapshot = self._in_order = None
-
-    def commit(self, message: Message) -> None:
-        """Append a message at once; the next write stores it.
-
-        While a write is in progress, do nothing: `leave` adds the missing results later.
-        """
-        if self.ledger is not None and self.ledger.turn.locked():
-            return
-        self._append(message)
-
-    def _append(self, message: Message) -> None:
-        if self.ledger is None and isinstance(message, AssistantMessage):
-            self._replacing = None  # replaced
-        if self.earlier_messages:  # an earlier life has written this message
-            self.earlier_messages.pop(0)
-        self.items.append(message)
-
-    async def wait_idle(self) -> None:
-        """Wait until no write to the store is in progress, so that `commit` appends."""
-        if self.ledger is not None and self.ledger.turn.locked():
-            async with self.ledger.turn:
-                pass
-
-    def wait(self, pending: PendingStep | None) -> None:
-        """Set the step that waits for an answer, or None."""
-        self._pending = pending
-
-    async def claim(self, chat_id: str, answer_ids: Iterable[str]) -> None:
-        """Claim the answers to these requests for this chat, so that no answer is used twice."""
-        step = self._pending
-        assert step is not None
-        ids = tuple(answer_ids)
-        client_ids = tuple(
-            [call.id for call in step.client_calls if call.id in ids]
-        )  # clients ran them
-        claim = step.replace(claimed_by=chat_id, answer_ids=ids, begun_ids=client_ids)
-        if self.ledger is None:
-            self._pending, self._claim = None, claim
-        else:
-            async with self.ledger.turn:
-                await finished(self._put_claim(claim))
-
-    async def _put_claim(self, claim: PendingStep) -> None:
-        before = self._pending, self._claim
-        self._pending, self._claim = None, claim
-        try:
-            await self._put()
-        except BaseException:  # the questions stay open
-            self._pending, self._claim = before
-            raise
-
-    async def begin(self, request_id: str) -> None:
-        """Note that the tool of a claimed request begins now; from here on, the answer is used.
-
-        Does nothing for a request that was not claimed. Raises StoreError; then the tool must not
-        begin.
-        """
-        claim = self._claim
-        if (
-            claim is None
-            or request_id not in claim.answer_ids
-            or request_id in (claim.begun_ids or ())
-        ):
-            return
-        call_ids = (*(claim.begun_ids or ()), request_id)
-        self._claim = claim.replace(begun_ids=call_ids)
-        await self.flush()
-
-    def give_back(self, chat_id: str, call_ids: Collection[str] | None = None) -> None:
-        """Let claimed calls of this chat wait again, since the chat ends before they have begun.
-
-        `call_ids` names these calls; None stands for all calls of the claim without a result.
-        """
-        claim = self._claim
-        if self._pending is not None or claim is None or claim.claimed_by != chat_id:
-            return
-        open = {call.id for call in open_calls(self.items)}
-        step = claim.reopened(open if call_ids is None else open.intersection(call_ids))
-        if step is not None:
-            self._pending, self._claim = step, None
-
-    def claimed_by(self, chat_id: str) -> frozenset[str]:
-        """The ids of the calls that waited when this chat claimed their step."""
-        claim = self._claim
-        if claim is None or claim.claimed_by != chat_id:
-            return frozenset()
-        return frozenset([call.id for call in claim.calls])
-
-    def disorder(self) -> None:
-        """Mark the results as committed out of order, so that requests sort the results."""
-        self._disordered = True
-
-    def for_request(self) -> History | tuple[Message, ...]:
-        """The messages in the form that providers expect: results in the order of their calls."""
-        if not self._disordered:
-            return History(self.items, len(self.items))
-        if self._in_order is None or len(self._in_order) != len(self.items):
-            self._in_order = in_call_order(self.items)
-        return self._in_order
-
-    # ── for the chat, if the conversation is in a store ─────────────────────────────────────────
-
-    async def take(self, chat_id: str, on_loss: OnLoss, life: str | None = None) -> None:
-        """Take the lease for this life of a chat, and load the changes of other writers.
-
-        Does nothing if the conversation is in no store; so do `flush` and `leave`. Raises
-        ConversationBusyError. Raises ConversationConflictError if the conversation has unsaved
-        changes and another writer has changed the stored conversation.
-        """
-        ledger = self.ledger
-        if ledger is None:
-            return
-        version, meta = ledger.version, self.meta
-        is_dirty = self.items[ledger.count :] or ledger.differs(meta, self._standing)
-        ledger.turn = asyncio.Lock()  # belongs to the event loop of this chat
-        async with ledger.turn:
-            try:
-                row = await ledger.take(chat_id, life, on_loss)
-                mine = self._pending if self._replacing is None else self._replacing.pending
-                step = mine if row is None else row.pending
-                holder = held_by(step, LOCAL.now())
-                if holder not in (None, chat_id):
-                    raise ConversationBusyError(self.id, holder, waits=True)
-                if row is None:
-                    return
-                if row.version != version and is_dirty:
-                    raise ConversationConflictError(self.id, version, row.version)
-                await self._adopt(row, chat_id)
-            except BaseException:
-                await ledger.leave()  # without writing anything
-                raise
-        if row.version == version:  # read again only to close a step: unsaved `meta` stays
-            self.meta = meta
-
-    async def write(self, message: Message, on_written: Callable[[], None]) -> None:
-        """Write a message to the store, append the message, and announce it.
-
-        If the store refuses the message, nothing happens. If the store accepts the message, all
-        three actions happen, even if the task is cancelled meanwhile.
-        """
-        assert self.ledger is not None
-        async with self.ledger.turn:
-            if self.earlier_messages:  # the store has the message of the earlier life
-                self._append(message)
-                on_written()
-            else:
-                await finished(self._write(message, on_written))
-
-    async def _write(self, message: Message, on_written: Callable[[], None]) -> None:
-        await self._put(message)
-        on_written()
-
-    async def flush(self) -> None:
-        """Write pending changes to the store, even if the task is cancelled during the write."""
-        if self.ledger is not None:
-            async with self.ledger.turn:
-                await finished(self._put())
-
-    async def _put(self, *more: Message) -> None:
-        """Write pending changes and these messages to the store, then append the messages."""
-        assert self.ledger is not None
-        unwritten = (*self.items[self.ledger.count :], *more)
-        if not self._waits_for_answer(unwritten):
-            await self.ledger.write(unwritten, self.meta, self._standing)
-            self._replacing = None
-        self.items += more
-
-    def _waits_for_answer(self, unwritten: Sequence[Message]) -> bool:
-        """Return whether the new answer has no message yet that replaces the old one."""
-        if self._replacing is None:
-            return False
-        new = unwritten[self._replacing.place :]
-        return not any(isinstance(message, AssistantMessage) for message in new)
-
-    async def change(self, message: Message) -> None:
-        """Replace the message that has this id, even if the task is cancelled during the write."""
-        if self.ledger is None or self._is_unwritten(message.id):
-            self._replace(message)
-        else:
-            async with self.ledger.turn:
-                await finished(self._update(self.ledger, message))
-
-    def _is_unwritten(self, id: str) -> bool:
-        """Return whether a message waits for the first message of the answer that replaces one."""
-        new = () if self._replacing is None else self.items[self._replacing.place :]
-        return any(message.id == id for message in new)
-
-    async def _update(self, ledger: Ledger, message: Message) -> None:
-        await self._put()
-        await ledger.update(message)
-        self._replace(message)
-
-    def _replace(self, message: Message) -> None:
-        place = next(i for i, item in enumerate(self.items) if item.id == message.id)
-        self.items = [*self.items]  # a new list, so that existing views do not change
-        self.items[place] = message
-        self._snapshot = self._in_order = None
-        replacement = self._replacing
-        if replacement is not None and place < replacement.place:
-            items = [*replacement.items[:place], message, *replacement.items[place + 1 :]]
-            self._replacing = replacement.replace(items=items)
-
-    async def leave(self, chat_id: str) -> None:
-        """End this chat's reservation: write pending changes, and release its lease.
-
-        If the chat was abandoned during a store operation, wait for that operation. If a step could
-        not be closed in time, close it now, so that no reader finds the step open.
-        """
-        ledger = self.ledger
-        if ledger is None:
-            return
-        async with ledger.turn:
-            if not ledger.is_held_by(chat_id):  # the lease was refused, or the next chat has it
-                return
-            self._catch_up()
-            self._put_back()
-            self._close_step()
-            try:
-                await self._put()
-            except Exception as exc:
-                log_throw(f"conversation {self.id!r}: its last changes were not written", exc)
-            await ledger.leave()
-
-    def _close_step(self) -> None:
-        """Add results for the calls that have none and wait for no answer."""
-        if self._pending is not None:
-            return
-        self._pending, lost_calls = left_behind(self.items, self._claim)
-        self.items += lost_calls
-        if self._pending is not None:
-            self._claim = None
-        elif self._claim is not None:  # it has no open questions left
-            ids = self._claim.ids
-            self._claim = self._claim.replace(answer_ids=ids, begun_ids=ids)
+            state.release(owner)
 
     def __repr__(self) -> str:
-        return f"<Conversation {self.id!r}: {len(self.items)} messages>"
+        return f"<Conversation {self.id!r}: {len(self.history)} messages>"
 
 
-_exported: Reader[Exported] = Reader(Exported)
+def state_of(conversation: Conversation) -> ConversationState:
+    """The state of a conversation, for the chat that runs on it."""
+    return conversation._state  # pyright: ignore[reportPrivateUsage]

@@ -73,6 +73,11 @@ from hookline._tools.tool import AnyTool
 
 Kind = Literal["observer", "interceptor", "wrapper"]
 """The three kinds of hook point."""
+Moment = Literal[
+    "chat", "start", "request", "model", "delta", "response", "message", "call", "tool", "result",
+    "step", "stop", "outcome", "end", "anytime", "update", "scope",
+]  # fmt: skip
+"""The part of a chat's life in which a point fires."""
 HookOutcome = Literal["ok", "changed", "answered", "blocked", "stopped", "asked", "raised"]
 """The decision of a hook, as onHook reports it."""
 C = TypeVar("C", bound=type)
@@ -117,6 +122,10 @@ class PointSpec(Data, frozen=True, kw_only=True):
     """What a durable runtime does with the hooks of this point when it replays the chat."""
     note: str = ""
     """Further remarks, as sentences; the last sentence has no full stop."""
+    moment: Moment = "anytime"
+    """The part of a chat's life in which the point fires."""
+    line: str = ""
+    """The fields that a recording shows, such as `"iteration delta"`; `!r` shows quotes."""
     context: type
     """The class of the context that hooks are called with."""
 
@@ -143,12 +152,14 @@ _specs: dict[type, PointSpec] = {}
 
 
 def row(
-    name: str, kind: Kind, acts: dict[type, str] | None = None, **rest: Any
+    name: str, kind: Kind, acts: dict[type, str] | None = None, *, moment: Moment, **rest: Any
 ) -> Callable[[C], C]:
     """Enter the decorated class into the table."""
 
     def enter(context: C) -> C:
-        spec = PointSpec(name=name, kind=kind, acts=acts or {}, context=context, **rest)
+        spec = PointSpec(
+            name=name, kind=kind, acts=acts or {}, moment=moment, context=context, **rest
+        )
         TABLE[name] = _specs[context] = spec
         return context
 
@@ -340,6 +351,7 @@ class Context(Data, Generic[D], frozen=True, kw_only=True):
     replay="runs again, because the hook wraps the whole chat",
     note="Call `proceed` exactly once. If the chat raises an exception, `proceed` raises the same "
     "exception",
+    moment="chat",
 )
 class AroundChat(Context[D], frozen=True, kw_only=True):
     """Around the whole chat."""
@@ -348,7 +360,7 @@ class AroundChat(Context[D], frozen=True, kw_only=True):
     """The user's message; None if the chat is resumed or continues from its history."""
 
 
-@row("onChatStart", "observer")
+@row("onChatStart", "observer", moment="start", line="message.text")
 class OnChatStart(Context[D], frozen=True, kw_only=True):
     """Once, before the user's message is added to the history."""
 
@@ -363,6 +375,8 @@ class OnChatStart(Context[D], frozen=True, kw_only=True):
     check=_no_message,
     note="A `ModelResponse` that a hook returns becomes the first answer, and the model is not "
     "called. If a hook returns a `Stop`, nothing is written",
+    moment="start",
+    line="request.message.text",
 )
 class PreChat(Context[D], frozen=True, kw_only=True):
     """Before the first step; a change by a hook applies to all steps of the chat."""
@@ -378,6 +392,8 @@ class PreChat(Context[D], frozen=True, kw_only=True):
     check=_same_message,
     note="A `Hold` keeps the message in the queue until the next request. A `Deny` returns it to "
     "its sender with the reason. The message's id must stay the same",
+    moment="request",
+    line="when message.text!r",
 )
 class PreSteer(Context[D], frozen=True, kw_only=True):
     """Before a message that was sent into the running chat is added to the history."""
@@ -394,6 +410,8 @@ class PreSteer(Context[D], frozen=True, kw_only=True):
     {ModelRequest: "request", ModelResponse: END, Stop: END},
     note="To choose the model, return `ctx.request.replace(model=…)`. A `ModelResponse` that a "
     "hook returns becomes the answer: the model and `aroundRequest` are skipped",
+    moment="request",
+    line="iteration",
 )
 class PreRequest(Context[D], frozen=True, kw_only=True):
     """Before each model call; a change by a hook applies only to that call."""
@@ -412,6 +430,8 @@ class PreRequest(Context[D], frozen=True, kw_only=True):
     takes=(ModelRequest,),
     note="If you call `proceed` again after text was shown, a `ResponseReset` event withdraws that "
     "text",
+    moment="model",
+    line="iteration",
 )
 class AroundRequest(Context[D], frozen=True, kw_only=True):
     """Around each model call."""
@@ -436,6 +456,8 @@ class AroundRequest(Context[D], frozen=True, kw_only=True):
     flat=True,
     note="An empty tuple drops the delta. A `PartEndChunk` cannot be dropped. Dropping a "
     "`ToolCallChunk` only hides the chunk from the stream",
+    moment="delta",
+    line="iteration delta",
 )
 class OnDelta(Context[D], frozen=True, kw_only=True):
     """At each delta of the answer, before the delta is streamed, stored and traced."""
@@ -453,6 +475,8 @@ class OnDelta(Context[D], frozen=True, kw_only=True):
     note="A `Guide` withdraws the answer: nothing of it is stored, a `ResponseReset` takes back "
     "the text that was shown, and its calls do not run. The reason becomes a user message, and the "
     "model is asked again, which counts as a step",
+    moment="response",
+    line="iteration response",
 )
 class OnResponse(Context[D], frozen=True, kw_only=True):
     """After each answer of the model or of a hook, before the answer is added to the history."""
@@ -471,6 +495,8 @@ class OnResponse(Context[D], frozen=True, kw_only=True):
     {UserMessage: "message", AssistantMessage: "message", ToolMessage: "message"},
     check=_same_message,
     note="The message's role, id and tool calls must stay the same",
+    moment="message",
+    line="message",
 )
 class PreMessage(Context[D], frozen=True, kw_only=True):
     """Before a message is added to the history."""
@@ -479,7 +505,7 @@ class PreMessage(Context[D], frozen=True, kw_only=True):
     """The message that is about to be added to the history."""
 
 
-@row("onMessage", "observer")
+@row("onMessage", "observer", moment="message", line="message")
 class OnMessage(Context[D], frozen=True, kw_only=True):
     """After a message was added to the history: a user, assistant or tool message."""
 
@@ -506,6 +532,8 @@ class OnMessage(Context[D], frozen=True, kw_only=True):
     note="A hook may change only the arguments of the call. `(call, Ask(…))` changes the call and "
     "asks about it. `Approve()` answers the questions of the hooks before it. If a hook returns a "
     "result, a `Deny` or a `Stop`, the tool does not run",
+    moment="call",
+    line="call",
 )
 class PreToolCall(Context[D], frozen=True, kw_only=True):
     """Before a call's arguments are validated and before the tool runs."""
@@ -532,6 +560,8 @@ class PreToolCall(Context[D], frozen=True, kw_only=True):
     at_tool=True,
     note="If the tool raises an exception, `proceed` returns a `ToolFailure`. Call `proceed` again "
     "only if the tool is `idempotent`",
+    moment="tool",
+    line="call.name",
 )
 class AroundToolCall(Context[D], frozen=True, kw_only=True):
     """Around the run of a tool."""
@@ -552,6 +582,8 @@ class AroundToolCall(Context[D], frozen=True, kw_only=True):
     throws=f"{ENDS_CHAT}; the history shows 'ran; result withheld' as the call's result",
     note="If a hook returns a `ToolFailure`, the call fails, and the hooks at `onToolCallError` "
     "get the failure once",
+    moment="result",
+    line="call.name result",
 )
 class OnToolCallResult(Context[D], frozen=True, kw_only=True):
     """After a call has a result, before the result is added to the history."""
@@ -574,6 +606,8 @@ class OnToolCallResult(Context[D], frozen=True, kw_only=True):
     throws=f"{ENDS_CHAT}; the history shows 'ran; result withheld' as the call's result",
     note="If a hook returns a `ToolResult`, the call succeeds, and the hooks at `onToolCallResult` "
     "get the result once. A `Stop` takes effect after the step",
+    moment="result",
+    line="call.name error",
 )
 class OnToolCallError(Context[D], frozen=True, kw_only=True):
     """After a call failed, was refused, or named a tool that does not exist."""
@@ -593,6 +627,8 @@ class OnToolCallError(Context[D], frozen=True, kw_only=True):
     "interceptor",
     {Stop: KEEP},
     note="If several hooks return a `Stop`, the first `Stop` in the order of the hooks counts",
+    moment="step",
+    line="iteration",
 )
 class OnStep(Context[D], frozen=True, kw_only=True):
     """After a step, that is, after an answer and the results of its tool calls."""
@@ -612,6 +648,8 @@ class OnStep(Context[D], frozen=True, kw_only=True):
     note="A `Continue` counts only if the model ended the chat by itself (`ctx.reason` is None). "
     "If several hooks return a `Continue`, their inputs are joined. After `Limits.continuations` "
     "(3) of them, the hooks are no longer called, and the chat ends with the last answer",
+    moment="stop",
+    line="reason",
 )
 class PreStop(Context[D], frozen=True, kw_only=True):
     """Before a chat ends successfully."""
@@ -633,6 +671,8 @@ class PreStop(Context[D], frozen=True, kw_only=True):
     "raised",
     note="For each started chat, exactly one of `onChatDone`, `onChatAbort` and `onChatError` "
     "fires",
+    moment="outcome",
+    line="response.text!r response.stop_reason",
 )
 class OnChatDone(Context[D], frozen=True, kw_only=True):
     """After the chat has ended successfully."""
@@ -641,7 +681,7 @@ class OnChatDone(Context[D], frozen=True, kw_only=True):
     """The response that the caller gets."""
 
 
-@row("onChatAbort", "observer", throws=LOGGED)
+@row("onChatAbort", "observer", throws=LOGGED, moment="outcome", line="reason")
 class OnChatAbort(Context[D], frozen=True, kw_only=True):
     """After the chat was aborted."""
 
@@ -653,7 +693,7 @@ class OnChatAbort(Context[D], frozen=True, kw_only=True):
     """True if the stream's reader aborted, so that the stream raises no exception."""
 
 
-@row("onChatError", "observer", throws=LOGGED)
+@row("onChatError", "observer", throws=LOGGED, moment="outcome", line="error")
 class OnChatError(Context[D], frozen=True, kw_only=True):
     """After the chat has failed."""
 
@@ -661,7 +701,7 @@ class OnChatError(Context[D], frozen=True, kw_only=True):
     """The exception that the caller gets."""
 
 
-@row("onChatEnd", "observer", throws=LOGGED)
+@row("onChatEnd", "observer", throws=LOGGED, moment="end", line="outcome")
 class OnChatEnd(Context[D], frozen=True, kw_only=True):
     """After `onChatDone`, `onChatAbort` or `onChatError`."""
 
@@ -681,6 +721,8 @@ class OnChatEnd(Context[D], frozen=True, kw_only=True):
     "onStatus",
     "observer",
     throws=f"{ENDS_CHAT}; a tool that reports the progress cannot catch the exception",
+    moment="anytime",
+    line="type data!r",
 )
 class OnStatus(Context[D], frozen=True, kw_only=True):
     """After a hook or a tool reported progress."""
@@ -693,7 +735,7 @@ class OnStatus(Context[D], frozen=True, kw_only=True):
     """The call whose tool reports the progress; None if a hook reports the progress."""
 
 
-@row("onApproval", "observer")
+@row("onApproval", "observer", moment="anytime", line="request.call.name decision")
 class OnApproval(Context[D], frozen=True, kw_only=True):
     """When an approval of a call is requested, and again when the request is answered."""
 
@@ -711,6 +753,8 @@ class OnApproval(Context[D], frozen=True, kw_only=True):
     replay=NO_CHAT,
     note="During the update, no chat uses the conversation. The message's role, id and tool calls "
     "must stay the same",
+    moment="update",
+    line="message",
 )
 class PreMessageUpdate(Context[D], frozen=True, kw_only=True):
     """Before a message in the history is changed."""
@@ -726,6 +770,8 @@ class PreMessageUpdate(Context[D], frozen=True, kw_only=True):
     "observer",
     throws="the change is kept, and the same exception reaches the caller",
     replay=NO_CHAT,
+    moment="update",
+    line="message",
 )
 class OnMessageUpdate(Context[D], frozen=True, kw_only=True):
     """After a message in the history was changed."""
@@ -741,6 +787,8 @@ class OnMessageUpdate(Context[D], frozen=True, kw_only=True):
     "observer",
     throws=LOGGED,
     note="The hook runs outside of a chat, so its context has no `run`",
+    moment="scope",
+    line="scope.label",
 )
 class OnScopeRegister(Data, frozen=True, kw_only=True):
     """After a scope was registered."""
@@ -754,6 +802,8 @@ class OnScopeRegister(Data, frozen=True, kw_only=True):
     "observer",
     throws=LOGGED,
     note="The hook runs outside of a chat, so its context has no `run`",
+    moment="scope",
+    line="scope.label",
 )
 class OnScopeUnregister(Data, frozen=True, kw_only=True):
     """After a scope was removed."""
@@ -768,6 +818,8 @@ class OnScopeUnregister(Data, frozen=True, kw_only=True):
     throws=LOGGED,
     note="Hooks at `onHook` itself are not reported. `ctx.run` is None outside of a chat. A "
     'wrapper that only lets an exception of `proceed` pass is "ok"',
+    moment="anytime",
+    line="point hook outcome",
 )
 class OnHook(Data, Generic[D], frozen=True, kw_only=True):
     """After each hook at another point, with that hook's input, decision and duration."""

@@ -14,7 +14,8 @@ from functools import partial
 from typing import Final, TypeVar, TypeVarTuple
 
 from hookline._base.errors import UsageError
-from hookline._base.returns import ApprovalRequest, Approve, Decision, Deny
+from hookline._base.messages import UserMessage
+from hookline._base.returns import ApprovalRequest, Approve, Decision, Deny, When
 from hookline._record.journal import CURRENT, IN_STEP, Journal
 from hookline._record.runtime import LOCAL, Journaled, Json, Key, LocalRuntime, Returns, Runtime
 
@@ -133,6 +134,10 @@ class _OfChat(LocalRuntime):
     def has_passed(self, key: Key) -> bool:
         """Whether the record goes on past the place of this step."""
         return self._journal.has_passed(key)
+
+    async def messages(self) -> Sequence[tuple[UserMessage, When]]:
+        """Return the messages that clients have sent into the chat since the last call."""
+        return () if self._journal.receive is None else await self._journal.receive()
 
     def now(self) -> float:
         """Return seconds since the epoch; outside of steps, every life gets the same value."""

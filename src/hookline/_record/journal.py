@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import Final, TypeVar
 
@@ -36,8 +36,8 @@ import msgspec
 from hookline._base.cancel import spawn
 from hookline._base.errors import JournalError
 from hookline._base.log import logger
-from hookline._base.messages import encoded
-from hookline._base.returns import ApprovalRequest, Decision
+from hookline._base.messages import UserMessage, encoded
+from hookline._base.returns import ApprovalRequest, Decision, When
 from hookline._record.format import Line, Log, Past, Witness, Writer, read_lines, refuse
 from hookline._record.order import END, comes_before, is_after, is_hook, rank_of
 from hookline._record.runtime import CHILD_RUN, LOCAL, MODEL, RUN, Halted, Journaled, Key, key_name
@@ -87,6 +87,9 @@ class Journal:
         self._aborting: asyncio.Future[None] | None = None  # the first abort
         self.witness: Witness | None = None
         """Shows this chat to readers elsewhere, if set."""
+        self.receive: Callable[[], Awaitable[Sequence[tuple[UserMessage, When]]]] | None = None
+        """Returns the messages that were sent into the chat since its last call, if set. The first
+        call in a life returns all of them: the record knows which were delivered."""
         self._writer = Writer(log, self.halt, self._recording, self.poke)
         self._writer.note(Line("life", key=self.life))
         self._failure: BaseException | None = None

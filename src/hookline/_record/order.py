@@ -8,23 +8,7 @@ from __future__ import annotations
 import sys
 from typing import Final, TypeAlias
 
-_FIRST: Final = ("id/input", "start", "preChat", "id/preChat")
-_PHASES: Final = (
-    "input", "request", "model", "response", "call", "pending", "end", "output", "say",
-)  # fmt: skip
-_CALL_PHASES: Final = ("asked", "answer", "answered", "run", "result")  # after the call itself
-_NONE: Final = (0, 0)
-_RUN: Final = _CALL_PHASES.index("run") + 1
-_LAST: Final = ("message", "outcome", "end")  # of the end of a chat
-_HOOKS: Final = frozenset(
-    {"start", "preChat", "response", "call", "asked", "answered", "result", "output", "end"}
-    | {"stop", "outcome"}
-)
-
-
-Rank: TypeAlias = tuple[int, int, tuple[int, int]]
-END: Final[Rank] = (sys.maxsize, 0, _NONE)
-"""The lowest rank of a step at the end of a chat."""
+from hookline._record.runtime import CALL, HOOK_KEYS, KEYS
 
 
 def phase_of(name: str) -> str:
@@ -37,9 +21,29 @@ def phase_of(name: str) -> str:
     return parts[4] if len(parts) >= 5 else parts[2]
 
 
+def _phases(prefix: str) -> tuple[str, ...]:
+    """The phases of the keys that begin with the prefix, in their order."""
+    rests = [key.removeprefix(prefix) for key in KEYS if key.startswith(prefix)]
+    return tuple(dict.fromkeys(rest.partition("/")[0] for rest in rests))
+
+
+_FIRST: Final = ("id/input", "start", "preChat", "id/preChat")
+_PHASES: Final = _phases("step/{}/")
+_CALL_PHASES: Final = _phases(f"{CALL}/")
+_RUN: Final = _CALL_PHASES.index("run") + 1
+_NONE: Final = (0, 0)
+_LAST: Final = _phases("{}/")  # of the end of a chat
+_HOOKS: Final = frozenset(map(phase_of, HOOK_KEYS))
+
+
+Rank: TypeAlias = tuple[int, int, tuple[int, int]]
+END: Final[Rank] = (sys.maxsize, 0, _NONE)
+"""The lowest rank of a step at the end of a chat."""
+
+
 def is_hook(name: str) -> bool:
     """Whether the step runs only hooks: without them, the chat does not ask for the step."""
-    return phase_of(name) in _HOOKS or name.startswith("id/")
+    return phase_of(name) in _HOOKS
 
 
 def rank_of(name: str) -> Rank:

@@ -19,8 +19,8 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, TypeVarTuple, cast
 from hookline._base.cancel import finished
 from hookline._base.json import Reader
 from hookline._base.log import log_throw
-from hookline._base.messages import Data, Usage, encoded
-from hookline._base.returns import ApprovalRequest, Decision
+from hookline._base.messages import Data, Usage, UserMessage, encoded
+from hookline._base.returns import ApprovalRequest, Decision, When
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -46,8 +46,8 @@ CHILD_ANSWER: Final = "step/{}/call/{}/child/{}/{}"  # waiting for an approval o
 CHILD_RUN: Final = "step/{}/call/{}/run/{}"  # like RUN, after the answers for a sub-agent
 RESULT: Final = "step/{}/call/{}/result"  # onToolCallResult, onToolCallError
 PENDING: Final = "step/{}/pending"  # storing the calls that wait
-OUTPUT: Final = "step/{}/output"  # the output validators
 STEP: Final = "step/{}/end"  # onStep
+OUTPUT: Final = "step/{}/output"  # the output validators
 SAY: Final = "step/{}/say"  # the text of a Stop; onDelta
 PRE_STOP: Final = "stop/{}"  # preStop
 IDLE_INPUT: Final = "stop/{}/input"  # preSteer, when the chat would end before this step
@@ -57,9 +57,14 @@ END_CHAT: Final = "{}/end/{}"  # onChatEnd, one each
 KEYS: Final = (
     ID, START, PRE_CHAT, MESSAGE, FINAL_MESSAGE, INPUT, REQUEST, MODEL, RESPONSE,
     CALL, ON_REQUEST, ANSWER, ON_ANSWER, RUN, CHILD_ANSWER, CHILD_RUN, RESULT,
-    PENDING, OUTPUT, STEP, SAY, PRE_STOP, IDLE_INPUT, OUTCOME, END_CHAT,
+    PENDING, STEP, OUTPUT, SAY, PRE_STOP, IDLE_INPUT, OUTCOME, END_CHAT,
 )  # fmt: skip
-"""The templates of all keys. They are stored data, so none may change; see also `_PHASES`."""
+"""The templates of all keys, in the order of a chat. They are stored data, so none may change."""
+HOOK_KEYS: Final = frozenset({
+    ID, START, PRE_CHAT, RESPONSE, CALL, ON_REQUEST, ON_ANSWER, RESULT, STEP, OUTPUT, PRE_STOP,
+    OUTCOME, END_CHAT,
+})  # fmt: skip
+"""The steps that run only hooks: a chat without hooks does not ask for them."""
 
 
 def key_name(key: Key) -> str:
@@ -254,6 +259,10 @@ class Runtime(Protocol):
         """
         ...
 
+    async def messages(self) -> Sequence[tuple[UserMessage, When]]:
+        """Return the messages that other processes have sent into the chat since the last call."""
+        ...
+
     def now(self) -> float:
         """Return seconds since the epoch.
 
@@ -329,6 +338,10 @@ class LocalRuntime:
     def has_passed(self, key: Key) -> bool:
         """Return False, because a local chat has no earlier life."""
         return False
+
+    async def messages(self) -> Sequence[tuple[UserMessage, When]]:
+        """Return nothing, because only this process knows a local chat."""
+        return ()
 
     def now(self) -> float:
         """Return the system time, in seconds since the epoch."""

@@ -128,23 +128,25 @@ Each line of the file is a call, as JSON:
 
 `expect` is denied, the default, or asked. Each call is sent over the roads to
 its tool: a chat, a stream, sub-agents, handoffs, resumed chats, durable chats,
-and calls that a hook, a wrapper or an approver has changed, or that run after
-access was withdrawn. A road that does not exist for the agent is listed as left
-out, with the reason. The agent's hooks run; none of its tools, models or stores
-is called. The exit status is 1 if a call passes on a road, or if a guard was
-never asked.
+the web protocols, an MCP server, a second process, and calls that a hook, a
+wrapper or an approver has changed, or that run after access was withdrawn. A
+road that does not exist for the agent, or whose extra is not installed, is
+listed as left out, with the reason. The agent's hooks run; none of its tools,
+models or stores is called. The second process imports the agent anew. The exit
+status is 1 if a call passes on a road, or if a guard was never asked.
 """
 
-REPLAY: Final = """Show what other hooks would have done to stored chats.
+REPLAY: Final = """Show what other hooks would have done to recorded chats.
 
 For example:
 
   hookline replay chats.db app:agent --hook policies:refund_limit --since 7d
-  hookline replay chats.db app:agent --without approve --fail-on allowed
+  hookline replay audit.jsonl app:agent --without approve --fail-on allowed
 
-Each chat of the store is played twice: with the agent's hooks as they are, and
-with the change. The differences are listed. The model writes what it wrote, and
-tools return what they returned: no model, tool, observer or store is called.
+The records are a store, a cassette, or a file of audit(content=True). Each chat
+is played twice: with the agent's hooks as they are, and with the change. The
+differences are listed. The model writes what it wrote, and tools return what
+they returned: no model, tool, observer or telemetry is called.
 """
 
 SERVE: Final = """Serve an agent over HTTP, with a chat page and three protocols.

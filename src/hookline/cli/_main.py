@@ -170,15 +170,22 @@ def check(
     /,
     *,
     probe: Annotated[str, Parameter(help="A file with one call a line, as JSON.")],
+    deps: Annotated[
+        str | None,
+        Parameter(help="module:attribute of the deps, or of a callable that returns deps."),
+    ] = None,
     debug: Debug = False,
 ) -> int:
     """Send calls over the roads to their tools, and report those that a guard lets pass."""
-    return asyncio.run(_check.check(as_agent(locate(agent), agent), probe, Screen()))
+    return _check.check(agent, probe, Screen(), deps=deps)
 
 
 @app.command(help=_help.REPLAY)
 def replay(
-    store: Annotated[str, Parameter(help="A store, such as sqlite:///chats.db, or its file.")],
+    records: Annotated[
+        str,
+        Parameter(help="A store's URL; or a store, a cassette or an audit file."),
+    ],
     agent: Target,
     /,
     *,
@@ -188,9 +195,7 @@ def replay(
     without: Annotated[
         list[str] | None, Parameter(help="The id or name of a hook to leave out.")
     ] = None,
-    since: Annotated[
-        str | None, Parameter(help="Only conversations changed since: 7d, 12h, or a date.")
-    ] = None,
+    since: Annotated[str | None, Parameter(help="Only what is newer: 7d, 12h, or a date.")] = None,
     deps: Annotated[
         str | None,
         Parameter(help="module:attribute of the deps, or of a callable that returns deps."),
@@ -205,9 +210,9 @@ def replay(
     output: Annotated[Literal["text", "json"], Parameter(help="json: the whole report.")] = "text",
     debug: Debug = False,
 ) -> int:
-    """Show what a change of an agent's hooks would have done to stored chats."""
+    """Show what a change of an agent's hooks would have done to recorded chats."""
     options = _replay.ReplayOptions(
-        store=store,
+        records=records,
         hooks=tuple(hook or ()),
         without=tuple(without or ()),
         since=since,

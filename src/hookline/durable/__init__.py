@@ -18,10 +18,11 @@ from hookline.durable._check import Replay, check_chats
 from hookline.durable._client import Client
 from hookline.durable._job import MakeDeps, Relay
 from hookline.durable._status import ChatStatus, Counts
-from hookline.durable._timeline import Event
+from hookline.durable._timeline import ChatMessage, Event
 from hookline.durable._urls import AnyWorker, Policy, engine_of, in_queue
 
 __all__ = [
+    "ChatMessage",
     "ChatStatus",
     "Client",
     "Counts",

@@ -15,6 +15,8 @@ from hookline import ApprovalRequest, Approve, Deny, Limits, Response, Settings,
 from hookline.durable._job import (
     Decision,
     Job,
+    Sent,
+    When,
     aborted_outcome,
     encode_decision,
     encode_job,
@@ -31,10 +33,11 @@ from hookline.durable._status import (
     State,
     check_query,
 )
-from hookline.durable._timeline import Event, timeline
+from hookline.durable._timeline import TOO_LATE, ChatMessage, Event, sent_messages, timeline
 from hookline.durable._trace import current_trace
 from hookline.errors import ApprovalError, RemoteChatError, UsageError
 from hookline.points import as_tuple
+from hookline.runtimes import as_message
 
 T = TypeVar("T")
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -166,6 +169,38 @@ class Client:
                 "answered or has expired, or the chat is over; look at pending()"
             )
 
+    async def send(
+        self, chat_id: str, message: str | UserMessage, *, when: When = "next"
+    ) -> ChatMessage:
+        """Send a message into a chat, from any process.
+
+        With `when="next"`, the chat commits it after the tools of the running step; with "idle",
+        when it would end. A chat that waits for an approval gets it once it continues. Look at
+        `sent` for what has become of it. Raises UsageError for an empty message or an unknown chat.
+        """
+        if when not in ("next", "idle"):
+            raise UsageError(f"when={when!r} must be 'next' or 'idle'")
+        id = f"{_check_id(chat_id)}.{os.urandom(10).hex()}"
+        sent = Sent(message=as_message(message).replace(id=id), when=when)
+        try:
+            body = msgspec.json.encode(sent).decode()
+        except (TypeError, ValueError) as exc:
+            raise UsageError(f"message={message!r} must be JSON: {exc}; pass JSON data") from exc
+        queued = await self._operated.send(chat_id, body)
+        return ChatMessage(
+            message=sent.message,
+            when=when,
+            status="queued" if queued else "returned",
+            reason=None if queued else TOO_LATE,
+        )
+
+    async def sent(self, chat_id: str) -> tuple[ChatMessage, ...]:
+        """Return the messages that were sent into a chat, and what has become of each.
+
+        Raises UsageError for an unknown chat.
+        """
+        return sent_messages(await self.record(chat_id))
+
     async def abort(self, chat_id: str, reason: str | None = None, *, force: bool = False) -> bool:
         """Request the abort of a chat; returns False if the chat is over.
 
@@ -236,8 +271,8 @@ class Client:
     def _operated(self) -> Operated:
         if not isinstance(self._board, Operated):
             raise UsageError(
-                f"{type(self)!r} cannot list, end or delete the chats on Restate; use Restate's "
-                "own program, as in `restate invocations list`, or its user interface"
+                f"{type(self)!r} cannot list, end, delete or send to the chats on Restate; use "
+                "Restate's own program, as in `restate invocations list`, or its user interface"
             )
         return self._board
 

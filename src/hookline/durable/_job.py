@@ -30,6 +30,7 @@ from hookline.runtimes import Durable, Journal
 MakeDeps = Callable[[Any], Any]
 """A function that makes `deps` from the JSON data that a chat was started with."""
 Decision = Approve | Deny
+When = Literal["next", "idle"]
 LATE: Final = Deny("the question expired before it was answered")
 _decision: Final[msgspec.json.Decoder[Decision]] = msgspec.json.Decoder(Approve | Deny)
 
@@ -90,6 +91,21 @@ def check_agent(agent: Agent[Any], relay: Relay | None) -> None:
             f"{agent!r} has no store, but a relay shows only chats of stored conversations: use "
             "Agent(..., store=…) with the store of the web application"
         )
+
+
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that a client has sent into a chat, as an engine stores it."""
+
+    message: UserMessage
+    when: When
+
+
+_sent: Final = msgspec.json.Decoder(Sent)
+
+
+def read_sent(body: str) -> Sent:
+    """Decode a message that was sent into a chat."""
+    return _sent.decode(body)
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

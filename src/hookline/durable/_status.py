@@ -88,6 +88,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """The record, each batch with its time."""
     questions: list[tuple[str, str, float, str | None, float | None]]
     """Id, body, time, answer, and its time."""
+    messages: list[tuple[str, float]] = []
+    """The messages that clients have sent into the chat, in their order: body, time."""
 
 
 def state_of(outcome: str) -> State:
@@ -116,6 +118,13 @@ class Operated(Protocol):
 
     async def record(self, id: str, /) -> Record:
         """Return all that is known about a job. Raises UsageError for an unknown job."""
+        ...
+
+    async def send(self, id: str, body: str, /) -> bool:
+        """Queue a message for a job; False if the job is over.
+
+        Raises UsageError for an unknown job.
+        """
         ...
 
     async def counts(self) -> Counts:

@@ -1,4 +1,7 @@
-"""The timeline of a durable chat: its record, lives, questions and answers, by their times."""
+"""The timeline of a durable chat: its record, lives, questions and messages, by their times.
+
+The record also says what has become of each message that a client has sent into the chat.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ from typing import Any, Final, Literal, cast
 
 import msgspec
 
-from hookline import ApprovalRequest, Approve
-from hookline.durable._job import read_decision
+from hookline import ApprovalRequest, Approve, UserMessage
+from hookline.durable._job import When, read_decision, read_sent
 from hookline.durable._status import Record
-from hookline.runtimes import Batch, Line
+from hookline.runtimes import Batch, Line, read_log
 
 Kind = Literal[
     "start",
@@ -18,6 +21,7 @@ Kind = Literal[
     "step",
     "question",
     "answer",
+    "message",
     "abort",
     "release",
     "wait",
@@ -25,6 +29,8 @@ Kind = Literal[
     "loss",
     "end",
 ]
+TOO_LATE: Final = "the chat ended before the message was delivered"
+_UNKNOWN: Final = "the chat was ended while it wrote the message; look at its conversation"
 _batch: Final = msgspec.json.Decoder(Batch)
 _request: Final = msgspec.json.Decoder(ApprovalRequest)
 _ENDINGS: Final[dict[str, Kind]] = {
@@ -51,7 +57,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 def timeline(record: Record) -> tuple[Event, ...]:
     """Return what has happened to a chat."""
-    events = [*_lives(record), *_steps(record), *_questions(record)]
+    events = [*_lives(record), *_steps(record), *_questions(record), *_messages(record)]
     events.append(Event(at=record.created, kind="start"))
     if record.aborted is not None:
         reason = msgspec.json.decode(record.abort or "null")
@@ -107,6 +113,12 @@ def _calls(value: Any) -> Iterator[tuple[str, str]]:
             yield from _calls(item)
 
 
+def _messages(record: Record) -> Iterator[Event]:
+    for body, at in record.messages:
+        sent = read_sent(body)
+        yield Event(at=at, kind="message", name=sent.message.id, text=sent.when)
+
+
 def _questions(record: Record) -> Iterator[Event]:
     for request, body, question_time, answer, answer_time in record.questions:
         call = _request.decode(body).call
@@ -116,3 +128,49 @@ def _questions(record: Record) -> Iterator[Event]:
             verb = "approved" if isinstance(decision, Approve) else "denied"
             by = f" by {decision.by}" if decision.by else ""
             yield Event(at=answer_time, kind="answer", name=request, text=f"{verb}{by}")
+
+
+class ChatMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that a client has sent into a durable chat, and what has become of it."""
+
+    message: UserMessage
+    """The message, with the id that it gets in the history."""
+    when: When
+    """"next" or "idle", as it was sent."""
+    status: Literal["queued", "delivered", "returned", "unknown"]
+    """"queued" until it is decided; "delivered" once it is in the history; "returned" if it is not
+    and will never be in the history; "unknown" if the chat was ended while it wrote the message."""
+    reason: str | None = None
+    """Why the message was not delivered."""
+
+
+def sent_messages(record: Record) -> tuple[ChatMessage, ...]:
+    """Return the messages that were sent into a chat, in their order."""
+    written: set[str] = set()
+    decisions: dict[str, str | None] = {}  # why a message was refused, by its id
+    for line in read_log(record.id, [data for _, data in record.batches]):
+        parts = line.key.split("/")
+        if line.kind != "end" or line.cut:
+            continue
+        if parts[0] == "message":
+            written.add(msgspec.json.decode(line.value)["id"])
+        elif parts[-1] == "input":
+            steered: list[dict[str, Any]] = msgspec.json.decode(line.value)
+            decisions.update({item["message"]["id"]: item.get("refused") for item in steered})
+    is_over = record.outcome is not None and record.state != "quarantined"
+    messages: list[ChatMessage] = []
+    for body, _ in record.messages:
+        sent = read_sent(body)
+        id, status, reason = sent.message.id, "queued", None
+        if id in written:
+            status = "delivered"
+        elif decisions.get(id) is not None:
+            status, reason = "returned", decisions[id]
+        elif is_over:
+            status, reason = ("unknown", _UNKNOWN) if id in decisions else ("returned", TOO_LATE)
+        messages.append(_message(sent.message, sent.when, status, reason))
+    return tuple(messages)
+
+
+def _message(message: UserMessage, when: When, status: Any, reason: str | None) -> ChatMessage:
+    return ChatMessage(message=message, when=when, status=status, reason=reason)

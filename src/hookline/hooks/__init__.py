@@ -7,6 +7,7 @@ them use only the public hooks.
 """
 
 from hookline.hooks._context.summarize import summarize
+from hookline.hooks._context.watch_prefix import RequestPrefix, watch_prefix
 from hookline.hooks._context.window import rough_tokens, truncate, window
 from hookline.hooks._guards.allow_tools import allow_tools
 from hookline.hooks._guards.approve import approve
@@ -30,6 +31,7 @@ __all__ = [
     "CacheStore",
     "Ledger",
     "MemoryCache",
+    "RequestPrefix",
     "Review",
     "allow_tools",
     "approve",
@@ -53,5 +55,6 @@ __all__ = [
     "summarize",
     "tool_digest",
     "truncate",
+    "watch_prefix",
     "window",
 ]

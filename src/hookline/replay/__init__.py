@@ -12,9 +12,10 @@ Experimental: this module may change in a minor version.
 """
 
 from hookline.replay._fork import fork
-from hookline.replay._records import CallRecord, Record, record_of_log, records_in, records_of
+from hookline.replay._records import CallRecord, Record, record_of_log, records_of
 from hookline.replay._replay import replay
 from hookline.replay._report import Report, Verdict
+from hookline.replay._sources import records_in
 
 __all__ = [
     "CallRecord",

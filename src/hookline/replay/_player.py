@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Container
 from typing import Any, Final
 
 import msgspec
@@ -135,6 +135,7 @@ class Player:
         self._deps = deps
         self._calls: dict[str, CallRecord] = {}
         self._prompts: dict[str, tuple[str, ...]] = {}
+        self._asked: Container[str] | None = None
         self._twin = agent.twin(
             model=RecordedModel(),
             tools=self._stand_in,
@@ -156,10 +157,21 @@ class Player:
     def _approve(self, request: ApprovalRequest, run: Any) -> Approve | Deny:
         self._prompts[request.call.id] = request.prompts
         call = self._calls.get(request.call.id)
-        return Approve() if call is None or call.decision is None else call.decision
+        if call is None or call.decision is not None:
+            return Approve() if call is None else call.decision or Approve()
+        if self._asked is not None and request.call.id not in self._asked:
+            return Approve()  # a new question
+        if call.outcome == "denied" and isinstance(call.result, ToolFailure):
+            return Deny(call.result.message)
+        return Approve(arguments=call.arguments)
 
-    async def play(self, record: Record) -> Played:
-        """Play a record. A chat that fails is a result, too."""
+    async def play(self, record: Record, asked: Container[str] | None = None) -> Played:
+        """Play a record. A chat that fails is a result, too.
+
+        If a record lacks the decision about a call in `asked`, it is the one that led to the call's
+        outcome. A call that is not in it has not been asked about; None is all calls.
+        """
+        self._asked = asked
         self._clock.at = record.at
         self._calls, self._prompts = record.calls, {}
         conversation = Conversation(record.before)

@@ -1,14 +1,15 @@
-"""Records of past chats, read from a stored conversation or from the log of a durable chat.
+"""Records of past chats: the one form that is played, and its readers for messages and logs.
 
 A log has everything that ran. A stored conversation has the messages: the model's answers after
 redaction, the text of each result, and for calls that somebody decided about also what ran and who
-decided (`ToolMessage.ran`).
+decided (`ToolMessage.ran`). Cassettes and audit files have readers of their own, which read them as
+messages.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
@@ -26,11 +27,9 @@ from hookline import (
     read_message,
 )
 from hookline.runtimes import Line, read_log
-from hookline.storage import Store
 
-Source: TypeAlias = Literal["conversation", "log"]
+Source: TypeAlias = Literal["conversation", "log", "cassette", "audit"]
 """Where a record is from."""
-PAGE: Final = 100
 FAILED: Final = frozenset({"error", "denied", "stopped", "aborted"})
 
 
@@ -79,6 +78,7 @@ def records_of(
     A chat begins at a user message with the id of another chat. A message that brought its own id
     belongs to the chat of the message that follows.
     """
+    prefix = f"{id}/" if id else ""
     starts = [0] if messages else []
     for place in range(1, len(messages)):
         new_chat = _chat_at(messages, place) != _chat_at(messages, place - 1)
@@ -86,7 +86,9 @@ def records_of(
             starts.append(place)
     ends = [*starts[1:], len(messages)][: len(starts)]
     return [
-        _record(messages[:start], messages[start:end], id, at)
+        record_of(
+            messages[:start], messages[start:end], id=f"{prefix}{_chat_at(messages, start)}", at=at
+        )
         for start, end in zip(starts, ends, strict=True)
         if isinstance(messages[start], UserMessage)
     ]
@@ -103,22 +105,31 @@ def _chat_at(messages: Sequence[Message], place: int) -> str:
     return messages[place].id
 
 
-def _record(before: Sequence[Message], own: Sequence[Message], id: str, at: float | None) -> Record:
-    first, chat = own[0], _chat_at(own, 0)
+def record_of(
+    before: Sequence[Message],
+    own: Sequence[Message],
+    *,
+    id: str,
+    source: Source = "conversation",
+    at: float | None = None,
+) -> Record:
+    """Return the record of one chat from its messages; the first of `own` began it."""
+    first = own[0]
     assert isinstance(first, UserMessage)
     return Record(
-        id=f"{id}/{chat}" if id else chat,
-        source="conversation",
+        id=id,
+        source=source,
         before=tuple(before),
         message=first,
         messages=tuple(own),
-        answers=tuple(_answer(m) for m in own if isinstance(m, AssistantMessage)),
-        calls={m.call_id: _call(m) for m in own if isinstance(m, ToolMessage)},
+        answers=tuple(answer_of(m) for m in own if isinstance(m, AssistantMessage)),
+        calls={m.call_id: call_of(m) for m in own if isinstance(m, ToolMessage)},
         at=at,
     )
 
 
-def _answer(message: AssistantMessage) -> ModelResponse:
+def answer_of(message: AssistantMessage) -> ModelResponse:
+    """Return the answer that became this message."""
     return ModelResponse(
         parts=message.parts,
         finish_reason=message.finish_reason or "stop",
@@ -128,7 +139,8 @@ def _answer(message: AssistantMessage) -> ModelResponse:
     )
 
 
-def _call(message: ToolMessage) -> CallRecord:
+def call_of(message: ToolMessage) -> CallRecord:
+    """Return what a message tells about its call."""
     ran = message.ran
     decision: Approve | Deny | None = None
     if ran is not None and ran.approved is not None:
@@ -191,7 +203,7 @@ def record_of_log(chat_id: str, batches: Iterable[bytes]) -> Record | None:
             answers.append(msgspec.json.decode(line.value, type=ModelResponse))
     for message in messages:
         if isinstance(message, ToolMessage):
-            calls[message.call_id] = _call(message)
+            calls[message.call_id] = call_of(message)
     _take_from_steps(lines, calls)
     first = next((message for message in messages if isinstance(message, UserMessage)), None)
     if first is None:
@@ -225,29 +237,3 @@ def _take_from_steps(lines: Sequence[Line], calls: dict[str, CallRecord]) -> Non
         elif key[4] == "answer":
             decision = msgspec.convert(value, Approve | Deny)
             calls[key[3]] = msgspec.structs.replace(call, decision=decision)
-
-
-# ── a whole store ───────────────────────────────────────────────────────────────────────────
-
-
-async def records_in(
-    store: Store, *, prefix: str = "", since: float | None = None
-) -> AsyncIterator[Record]:
-    """Yield the chats of a store's conversations, the conversations that changed last first.
-
-    `since` is a time in seconds since the epoch: older conversations are left out.
-    """
-    offset = 0
-    while True:
-        page = await store.list(limit=PAGE, offset=offset, prefix=prefix)
-        for info in page:
-            if since is not None and info.updated < since:
-                return
-            stored = await store.load(info.id)
-            for record in (
-                [] if stored is None else records_of(stored.messages, id=info.id, at=info.updated)
-            ):
-                yield record
-        if len(page) < PAGE:
-            return
-        offset += PAGE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from typing import Any, TypeAlias
 
@@ -9,12 +10,13 @@ from hookline import Agent
 from hookline.errors import UsageError
 from hookline.points import as_tuple
 from hookline.replay._player import Player
-from hookline.replay._records import Record, records_in
+from hookline.replay._records import Record
 from hookline.replay._report import Report, inexact_reasons, verdicts_of
+from hookline.replay._sources import Source, records_in
 from hookline.storage import Store
 
-Records: TypeAlias = Store | Iterable[Record] | AsyncIterable[Record]
-"""A store, or records that were read from somewhere else."""
+Records: TypeAlias = Source | Iterable[Record] | AsyncIterable[Record]
+"""A store, its URL, a file, or records that were read from somewhere else."""
 
 
 async def replay(
@@ -30,7 +32,7 @@ async def replay(
 
     `hooks` are added to the agent's hooks; hooks whose id or name is in `without` are left out.
     `deps` makes the deps of a chat from its record. `since` is a time in seconds since the epoch:
-    conversations of the store that did not change after it are left out.
+    conversations and chats before it are left out.
 
     A call that asks for an approval gets the decision of the record, and is approved if there is
     none. After the first difference of a chat, the model might have written something else; these
@@ -53,21 +55,22 @@ async def replay(
     base = Player(agent, deps=deps)
     changed = Player(agent, hooks=added, without=removed, deps=deps)
     report = Report()
-    async for record in _each_record(records, since):
+    async for record in _each(records, since):
         report.chats += 1
-        before, after = await base.play(record), await changed.play(record)
+        before = await base.play(record)
+        asked = {id for id, call in before.calls.items() if call.prompts}
+        after = await changed.play(record, asked)
         report.verdicts += verdicts_of(record, before, after)
         report.inexact.update(inexact_reasons(record, before))
     if not report.chats:
-        raise UsageError(f"records={records!r} has no chats; check the store's URL and since=")
+        raise UsageError(f"records={records!r} has no chats; check the URL or path, and since=")
     return report
 
 
-async def _each_record(records: Records, since: float | None) -> AsyncIterator[Record]:
-    if isinstance(records, Store):
-        async for record in records_in(records, since=since):
-            yield record
-    elif isinstance(records, AsyncIterable):
+async def _each(records: Records, since: float | None) -> AsyncIterator[Record]:
+    if isinstance(records, (Store, str, os.PathLike)):
+        records = records_in(records, since=since)
+    if isinstance(records, AsyncIterable):
         async for record in records:
             yield record
     else:

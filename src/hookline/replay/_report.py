@@ -179,6 +179,8 @@ def verdicts_of(record: Record, base: Played, changed: Played) -> list[Verdict]:
 
 def _difference(call: CallOutcome, other: CallOutcome) -> tuple[Now, str] | None:
     """What has become of the call, and why; None if nothing has changed."""
+    if other.outcome == "aborted":
+        return None  # the chat has ended: `_end` says how
     if other.prompts and not call.prompts:
         return "asks", " / ".join(other.prompts)
     if other.outcome != call.outcome:

@@ -11,9 +11,10 @@ from hookline import check_history
 from hookline.testing._descriptions import event_line, message_line
 from hookline.testing._events import collect, text_of_events
 from hookline.testing._expect import Expectation, expect
-from hookline.testing._guard_road import Passage
+from hookline.testing._guard_road import LeftOutError, Passage, Road, Walk
 from hookline.testing._guards import Expected, Probe, assert_asked, assert_denied, probe
 from hookline.testing._model_server import Failure, ModelServer
+from hookline.testing._prefix import assert_prefix_kept
 from hookline.testing._recorder import Recorder, record
 from hookline.testing._request_checks import validate_request
 from hookline.testing._script import ScriptedModel, ScriptError
@@ -26,11 +27,13 @@ __all__ = [
     "Expectation",
     "Expected",
     "Failure",
+    "LeftOutError",
     "ModelServer",
     "Part",
     "Passage",
     "Probe",
     "Recorder",
+    "Road",
     "ScriptError",
     "ScriptTurn",
     "ScriptedModel",
@@ -40,8 +43,10 @@ __all__ = [
     "TracedEvent",
     "TracedSpan",
     "Turn",
+    "Walk",
     "assert_asked",
     "assert_denied",
+    "assert_prefix_kept",
     "call",
     "check_history",
     "collect",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final, assert_never
 
 from hookline import (
     ApprovalRequest,
     Approve,
     AssistantMessage,
+    Deny,
     File,
     Image,
     Message,
@@ -50,6 +50,7 @@ from hookline.models import (
     SourceChunk,
     TextChunk,
 )
+from hookline.points import TABLE
 
 WIDTH: Final = 80
 
@@ -156,48 +157,50 @@ def _delta(delta: Delta) -> str:
     return words("call", delta.index, delta.name, show(delta.arguments))
 
 
-def _decision(decision: object) -> str:
-    if decision is None:
-        return "asked"
-    return "approved" if isinstance(decision, Approve) else "denied"
-
-
 # ── hook contexts ───────────────────────────────────────────────────────────────────────────
-
-_CONTEXTS: Final[dict[str, Callable[[Any], str | None]]] = {
-    "onChatStart": lambda ctx: _user_text(ctx.message),
-    "preChat": lambda ctx: _user_text(ctx.request.message),
-    "preSteer": lambda ctx: words(ctx.when, show(ctx.message.text)),
-    "preRequest": lambda ctx: str(ctx.iteration),
-    "aroundRequest": lambda ctx: str(ctx.iteration),
-    "onDelta": lambda ctx: f"{ctx.iteration} {_delta(ctx.delta)}",
-    "onResponse": lambda ctx: words(ctx.iteration, _response(ctx.response)),
-    "preMessage": lambda ctx: message_line(ctx.message),
-    "onMessage": lambda ctx: message_line(ctx.message),
-    "preToolCall": lambda ctx: call_line(ctx.call),
-    "aroundToolCall": lambda ctx: ctx.call.name,
-    "onToolCallResult": lambda ctx: f"{ctx.call.name} {result_line(ctx.result)}",
-    "onToolCallError": lambda ctx: f"{ctx.call.name} {result_line(ctx.error)}",
-    "onStep": lambda ctx: str(ctx.iteration),
-    "preStop": lambda ctx: ctx.reason,
-    "onChatDone": lambda ctx: words(show(ctx.response.text), ctx.response.stop_reason),
-    "onChatAbort": lambda ctx: ctx.reason,
-    "onChatError": lambda ctx: error_line(ctx.error),
-    "onChatEnd": lambda ctx: ctx.outcome,
-    "onStatus": lambda ctx: f"{ctx.type} {show(ctx.data)}",
-    "onApproval": lambda ctx: f"{ctx.request.call.name} {_decision(ctx.decision)}",
-    "preMessageUpdate": lambda ctx: message_line(ctx.message),
-    "onMessageUpdate": lambda ctx: message_line(ctx.message),
-    "onScopeRegister": lambda ctx: ctx.scope.label,
-    "onScopeUnregister": lambda ctx: ctx.scope.label,
-    "onHook": lambda ctx: f"{ctx.point} {ctx.hook} {ctx.outcome}",
-}
 
 
 def context_line(point: str, ctx: Any) -> str:
-    """Describe a context by the point's name and its important fields; unknown points by name."""
-    tell = _CONTEXTS.get(point)
-    return point if tell is None else words(point, tell(ctx))
+    """Describe a context by the point's name and the fields that its row in the table lists."""
+    spec = TABLE.get(point)
+    return (
+        point if spec is None else words(point, *[_field(ctx, path) for path in spec.line.split()])
+    )
+
+
+def _field(ctx: Any, path: str) -> str | None:
+    """The value at a path such as `message.text`, as text; with quotes if the path ends in !r."""
+    names, quoted, _ = path.partition("!r")
+    value = ctx
+    for name in names.split("."):
+        value = getattr(value, name, None)
+    return show(value) if quoted else _describe(value, path)
+
+
+def _describe(value: Any, path: str) -> str | None:
+    match value:
+        case None:
+            return "asked" if path == "decision" else None
+        case Approve():
+            return "approved"
+        case Deny():
+            return "denied"
+        case UserMessage() | AssistantMessage() | ToolMessage():
+            return message_line(value)
+        case ModelResponse():
+            return _response(value)
+        case ToolCall():
+            return call_line(value)
+        case ToolResult() | ToolFailure():
+            return result_line(value)
+        case BaseException():
+            return error_line(value)
+        case str():
+            return plain(value)
+        case int():
+            return str(value)
+        case _:
+            return _delta(value)
 
 
 # ── events ──────────────────────────────────────────────────────────────────────────────────

@@ -27,10 +27,6 @@ from hookline.testing._guard_road import (
     LeftOutError,
     Road,
     Walk,
-    asking,
-    count,
-    must_differ,
-    must_inherit,
 )
 from hookline.testing._script import ScriptedModel
 from hookline.testing._time import TestRuntime
@@ -50,40 +46,41 @@ async def _wait(road: Road, *hooks: Any, **options: Any) -> tuple[Any, Conversat
 
 
 async def changed_by_an_answer(road: Road) -> None:
+    road.answered = True
     agent = road.guarded(road.turn(road.harmless))
-    agent, talk, answers = await _wait(road, asking(), agent=agent)
+    agent, talk, answers = await _wait(road, road.question(), agent=agent)
     edits = dict.fromkeys(answers, road.edited)
-    await road.resume(agent, talk, edits, hooks=[asking()])
+    await road.resume(agent, talk, edits, hooks=[road.question()])
 
 
 async def answered_too_late(road: Road) -> None:
     clock = TestRuntime()
     agent, talk, answers = await _wait(
-        road, asking(expires=60.0), agent=road.guarded(runtime=clock)
+        road, road.question(expires=60.0), agent=road.guarded(runtime=clock)
     )
     clock.advance(61.0)
     with road.refusing(ApprovalError):
-        await road.resume(agent, talk, answers, hooks=[asking()])
+        await road.resume(agent, talk, answers, hooks=[road.question()])
 
 
 async def answered_twice(road: Road) -> None:
     """The process dies while the tool runs, and another one has the same answer."""
-    agent, talk, answers = await _wait(road, asking())
+    agent, talk, answers = await _wait(road, road.question())
 
     async def resume_copy() -> None:
         road.on_run = None
         copy = Conversation.from_json(talk.to_json())
         with road.refusing(HooklineError):
-            await road.resume(road.guarded("done"), copy, answers, hooks=[asking()])
+            await road.resume(road.guarded("done"), copy, answers, hooks=[road.question()])
 
     road.on_run = resume_copy
-    await road.resume(agent, talk, answers, hooks=[asking()])
-    count(road)
+    await road.resume(agent, talk, answers, hooks=[road.question()])
+    road.count()
 
 
 async def without_the_hooks(road: Road) -> None:
     """The chat had hooks of its own, with which the resumed chat does not run."""
-    agent, talk, answers = await _wait(road, asking(required=True))
+    agent, talk, answers = await _wait(road, road.question(required=True))
     with road.refusing(UsageError):
         await road.resume(agent, talk, answers)
 
@@ -94,31 +91,31 @@ async def new_chat(road: Road) -> None:
     def note(ctx: OnApproval[Any]) -> None:
         road.ran = road.ran or isinstance(ctx.decision, Approve)
 
-    agent, talk, _ = await _wait(road, asking())
+    agent, talk, _ = await _wait(road, road.question())
     agent.add_hook("onApproval", note, name=OURS)
     await road.chat(agent, conversation=talk, approver=None, model=ScriptedModel("done"))
 
 
 async def stored_request_changed(road: Road) -> None:
-    must_differ(road)
+    road.must_differ()
     agent = road.guarded(road.turn(road.harmless))
-    agent, talk, answers = await _wait(road, asking(), agent=agent)
+    agent, talk, answers = await _wait(road, road.question(), agent=agent)
     if not answers:
         return
     data = json.loads(talk.to_json())
     data["pending"]["requests"][0]["call"]["arguments"] = dict(road.call.arguments)
     copy = Conversation.from_json(json.dumps(data))
     with road.refusing(ApprovalError):
-        await road.resume(agent, copy, answers, hooks=[asking()])
+        await road.resume(agent, copy, answers, hooks=[road.question()])
     road.ran = road.ran or not copy.pending  # the answer was accepted: the question is gone
 
 
 async def client_tool_removed(road: Road) -> None:
     offered = [True]
     scopes = road.scopes(client=True, enabled=lambda: bool(offered))
-    agent, talk, answers = await _wait(road, asking(), agent=road.guarded(scopes=scopes))
+    agent, talk, answers = await _wait(road, road.question(), agent=road.guarded(scopes=scopes))
     offered.clear()
-    await road.resume(agent, talk, answers, hooks=[asking()])
+    await road.resume(agent, talk, answers, hooks=[road.question()])
     road.ran = any(road.is_meant(call.name, call.arguments) for call in talk.client_calls)
 
 
@@ -126,16 +123,18 @@ async def client_tool_removed(road: Road) -> None:
 
 
 async def withdrawn_while_an_approver_thinks(road: Road) -> None:
+    road.answered = True
     road.withdrawn = False
 
     async def approve(request: Any, run: Any) -> Approve:
         road.withdrawn = True
         return Approve()
 
-    await road.chat(road.guarded(later=True), asking(), approver=approve)
+    await road.chat(road.guarded(later=True), road.question(), approver=approve)
 
 
 async def withdrawn_between_two_runs(road: Road) -> None:
+    road.answered = True
     road.withdrawn = False
 
     async def run(ctx: AroundToolCall[Any], proceed: Any) -> Any:
@@ -148,25 +147,28 @@ async def withdrawn_between_two_runs(road: Road) -> None:
 
 
 async def withdrawn_while_it_waits(road: Road) -> None:
+    road.answered = True
     road.withdrawn = False
-    agent, talk, answers = await _wait(road, asking(), agent=road.guarded(later=True))
+    agent, talk, answers = await _wait(road, road.question(), agent=road.guarded(later=True))
     road.withdrawn = True
-    await road.resume(agent, talk, answers, hooks=[asking()])
+    await road.resume(agent, talk, answers, hooks=[road.question()])
 
 
 async def withdrawn_in_a_store(road: Road) -> None:
     """Another agent, with nothing but the store in common, gets the answer."""
+    road.answered = True
     store = MemoryStore()
     first = road.bare(store=store)
-    response = await road.chat(first, asking(), conversation="probe", approver=None)
+    response = await road.chat(first, road.question(), conversation="probe", approver=None)
     answers = {request.id: Approve() for request in response.pending}
     await road.resume(road.guarded("done", store=store), "probe", answers)
 
 
 async def withdrawn_while_a_sub_agent_waits(road: Road) -> None:
-    must_inherit(road)
+    road.answered = True
+    road.must_inherit()
     below, talk = road.bare(), Conversation()
-    below.add_hook("preToolCall", asking().fn, name=OURS)
+    below.add_hook("preToolCall", road.question().fn, name=OURS)
     top = [call_of(SUB_AGENT, input="probe"), "done"]
     first = road.bare(*top, tools=[below.as_tool(name=SUB_AGENT)])
     response = await road.chat(first, conversation=talk, approver=None)
@@ -190,7 +192,7 @@ async def in_a_sub_agent(road: Road) -> None:
 
 def below(levels: int) -> Walk:
     async def walk(road: Road) -> None:
-        must_inherit(road)
+        road.must_inherit()
         agent = road.bare()
         for _ in range(levels - 1):
             tools = [agent.as_tool(name=SUB_AGENT)]
@@ -276,6 +278,7 @@ async def durable(road: Road) -> None:
 
 
 async def withdrawn_while_a_durable_chat_waits(road: Road) -> None:
+    road.answered = True
     road.withdrawn = False
 
     async def approve(request: Any, run: Any) -> Approve:
@@ -284,11 +287,12 @@ async def withdrawn_while_a_durable_chat_waits(road: Road) -> None:
 
     log = _Log(road)
     log.answer_of = approve
-    await _live(road, log, asking())
+    await _live(road, log, road.question())
 
 
 async def withdrawn_before_a_replay(road: Road) -> None:
     """The worker dies at each place of the record in turn, and another one goes on."""
+    road.answered = True
     for crash in range(_MOST_BATCHES):
         road.withdrawn = False
         log = _Log(road, crash)

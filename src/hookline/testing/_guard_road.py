@@ -33,18 +33,31 @@ class LeftOutError(Exception):
 
 
 class Road:
-    """One run of copies of the agent with a call that must not run."""
+    """One run of copies of the agent with a call that must not run.
 
-    def __init__(self, agent: Agent[Any], call: ToolCall, deps: Any) -> None:
+    Start the copy of `guarded()` with your own code, and let the model of the copy make the call.
+    The tools of a copy only note the call.
+    """
+
+    def __init__(self, agent: Agent[Any], call: ToolCall, deps: Any = None) -> None:
         self.agent = agent
+        """The agent whose guards are proved."""
         self.call = call
+        """The call that must not run."""
         self.deps = deps
+        """The deps of each chat."""
+        self.answered = False
+        """Whether a person or a hook allows the call, so that only a refusal holds it back."""
         self.guards: set[str] = set()
         """The names of the hooks that were asked about a call."""
         self.refusers: set[str] = set()
         """The names of the hooks that refused it, or asked."""
+        self.broken: set[str] = set()
+        """The names of the hooks that raised an exception."""
         self.has_asked = False
+        """Whether a person was asked about the call."""
         self.has_refused = False
+        """Whether the call was refused."""
         self.ran = False
         """Whether the call ran, or got as far as only a call that may run does."""
         self.runs = 0
@@ -144,6 +157,8 @@ class Road:
             if ctx.outcome in REFUSALS:
                 self.has_refused = True
                 self.refusers.add(ctx.hook)
+            if ctx.outcome == "raised":
+                self.broken.add(ctx.hook)
 
     @contextmanager
     def refusing(self, *errors: type[HooklineError]) -> Generator[None]:
@@ -152,6 +167,22 @@ class Road:
             yield
         except errors:
             self.has_refused = True
+
+    def count(self) -> None:
+        """Note that the call ran more often than a person allowed: once, if a guard asked."""
+        self.ran = self.runs > (1 if self.refusers else 0)
+
+    def must_differ(self) -> None:
+        """Raise LeftOutError if the harmless call is the call itself."""
+        if self.harmless.arguments == self.call.arguments:
+            raise LeftOutError("the call has no arguments that could be changed")
+
+    def must_inherit(self) -> None:
+        """Raise LeftOutError if all hooks that refuse the call have `inherit=False`."""
+        hooks = self.agent.bus.standing("preToolCall")
+        options = [hook.options.inherit for hook in hooks if hook.name in self.direct]
+        if options and all(inherit is False for inherit in options):
+            raise LeftOutError("the guards have inherit=False")
 
     @property
     def passage(self) -> Passage:
@@ -179,6 +210,14 @@ class Road:
     def edited(self) -> Approve:
         """An approval that changes the harmless call."""
         return Approve(arguments=dict(self.call.arguments))
+
+    def question(self, *, expires: float | None = None, required: bool = False) -> HookDef:
+        """A hook that asks about every call, as the last one."""
+
+        def ask(ctx: PreToolCall[Any]) -> Ask:
+            return Ask("only a probe", expires=expires)
+
+        return define_hook("preToolCall", ask, name=OURS, priority=LAST, required=required)
 
     async def deny(self, request: Any, run: Any) -> Deny:
         """The approver of a road: nobody approves the call."""
@@ -209,15 +248,7 @@ class Road:
 
 
 Walk: TypeAlias = Callable[[Road], Awaitable[Any]]
-
-
-def asking(*, expires: float | None = None, required: bool = False) -> HookDef:
-    """A hook that asks about every call, as the last one."""
-
-    def ask(ctx: PreToolCall[Any]) -> Ask:
-        return Ask("only a probe", expires=expires)
-
-    return define_hook("preToolCall", ask, name=OURS, priority=LAST, required=required)
+"""A function that sends the call of a road over it; it may raise LeftOutError."""
 
 
 def changing(arguments: Mapping[str, Any]) -> HookDef:
@@ -233,21 +264,3 @@ def _empty(value: object) -> Any:
     if isinstance(value, (list, dict)):
         return [] if isinstance(value, list) else {}
     return None if value is None else type(value)()
-
-
-def count(road: Road) -> None:
-    """Note that the call ran more often than a person allowed: once, if a guard asked."""
-    road.ran = road.runs > (1 if road.refusers else 0)
-
-
-def must_differ(road: Road) -> None:
-    if road.harmless.arguments == road.call.arguments:
-        raise LeftOutError("the call has no arguments that could be changed")
-
-
-def must_inherit(road: Road) -> None:
-    """Leave the road out if all hooks that refuse the call have `inherit=False`."""
-    hooks = road.agent.bus.standing("preToolCall")
-    options = [hook.options.inherit for hook in hooks if hook.name in road.direct]
-    if options and all(inherit is False for inherit in options):
-        raise LeftOutError("the guards have inherit=False")

@@ -1,8 +1,8 @@
 """The roads of a probe: chats in which the call would run at the end if no guard stopped it.
 
-On the roads of `ROADS`, no answer of a person lets the call run: it was asked for in another form,
-too late, or twice. On the roads of `ROADS_WITH_ANSWER`, a person or a hook allows the call, so only
-a guard that refuses it must hold there.
+On most roads, no answer of a person lets the call run: it was asked for in another form, too late,
+or twice. On the roads that set `answered`, a person or a hook allows the call, so only a guard that
+refuses it must hold there.
 """
 
 from __future__ import annotations
@@ -47,10 +47,7 @@ from hookline.testing._guard_road import (
     OURS,
     Road,
     Walk,
-    asking,
     changing,
-    count,
-    must_differ,
 )
 from hookline.testing._turn import call as call_of
 
@@ -121,11 +118,14 @@ async def _run_again_changed(road: Road) -> None:
 
 
 async def _changed_by_an_approver(road: Road) -> None:
+    road.answered = True
     agent = road.guarded(road.turn(road.harmless))
-    await road.chat(agent, asking(), approver=road.edit)
+    await road.chat(agent, road.question(), approver=road.edit)
 
 
 async def _answered_by_a_hook(road: Road) -> None:
+    road.answered = True
+
     def answer(ctx: PreToolCall[Any]) -> ToolResult | None:
         if not road.is_meant(ctx.call.name, ctx.call.arguments):
             return None
@@ -140,7 +140,7 @@ async def _answered_by_a_hook(road: Road) -> None:
 
 
 async def _changed_after_the_approval(road: Road) -> None:
-    must_differ(road)
+    road.must_differ()
     agent, other = road.guarded(), road.harmless
     road.call = other  # which nobody has approved
     with road.refusing(HooklineError):
@@ -156,7 +156,7 @@ async def _run_twice(road: Road) -> None:
     hook = define_hook("aroundToolCall", run, name=OURS, priority=LAST)
     with road.refusing(HooklineError):
         await road.chat(agent, hook, approver=road.approve)
-    count(road)
+    road.count()
 
 
 async def _tool_replaced(road: Road) -> None:
@@ -172,7 +172,7 @@ async def _tool_replaced(road: Road) -> None:
 
 
 async def _request_changed(road: Road) -> None:
-    must_differ(road)
+    road.must_differ()
 
     async def change(request: Any, run: Any) -> Approve:
         arguments: dict[str, Any] = request.call.arguments
@@ -180,7 +180,7 @@ async def _request_changed(road: Road) -> None:
         return Approve()
 
     with road.refusing(ApprovalError):
-        await road.chat(road.guarded(road.turn(road.harmless)), asking(), approver=change)
+        await road.chat(road.guarded(road.turn(road.harmless)), road.question(), approver=change)
 
 
 async def _approved_too_late(road: Road) -> None:
@@ -188,7 +188,7 @@ async def _approved_too_late(road: Road) -> None:
         await asyncio.Event().wait()
         return Approve()
 
-    await road.chat(road.guarded(), asking(expires=0.001), approver=approve)
+    await road.chat(road.guarded(), road.question(expires=0.001), approver=approve)
 
 
 # ── tools of the provider ───────────────────────────────────────────────────────────────────
@@ -242,8 +242,6 @@ ROADS: Final[dict[str, Walk]] = {
     "after a handoff": after_a_handoff,
     "after a handoff to the agent": handed_over_to,
     "durable chat": durable,
-}
-ROADS_WITH_ANSWER: Final[dict[str, Walk]] = {
     "changed by an approver": _changed_by_an_approver,
     "changed by an answer of resume": changed_by_an_answer,
     "answered by a later hook": _answered_by_a_hook,

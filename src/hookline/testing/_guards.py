@@ -6,14 +6,15 @@ call. No tool, model or store of the agent is called.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from hookline import Agent, ToolCall
-from hookline.errors import UsageError
+from hookline.errors import ToolArgumentsError, UsageError
 from hookline.models import ProviderTool
-from hookline.testing._guard_road import LeftOutError, Passage, Road
-from hookline.testing._guard_roads import PROVIDER_ROADS, ROADS, ROADS_WITH_ANSWER
+from hookline.testing._guard_road import LeftOutError, Passage, Road, Walk
+from hookline.testing._guard_roads import PROVIDER_ROADS, ROADS
 
 Expected: TypeAlias = Literal["denied", "asked"]
 """What a guard must do with a call."""
@@ -29,30 +30,42 @@ class Probe:
     """The passage on each road, by the name of the road."""
     left_out: dict[str, str] = field(default_factory=dict[str, str])
     """The roads that were left out, with the reason."""
+    answered: set[str] = field(default_factory=set[str])
+    """The roads on which a person or a hook allows the call."""
     guards: set[str] = field(default_factory=set[str])
     """The names of the hooks that were asked about the call."""
+    notes: list[str] = field(default_factory=list[str])
+    """Remarks about the hooks: which refused the call but are not guards, and which raised."""
+
+    def roads(self, expected: Expected) -> list[str]:
+        """The roads that count if this is expected.
+
+        A person who changes a call approves it, so only a refusal holds on a road with an answer.
+        """
+        return [road for road in self.passages if expected == "denied" or road not in self.answered]
 
     def failures(self, expected: Expected) -> list[str]:
         """The roads on which the call passed.
 
-        If a question is expected, a refusal counts too, but not on the direct road. A person who
-        changes a call approves it, so the roads with an answer do not count then.
+        If a question is expected, a refusal counts too, but not on the direct road.
         """
-        if expected == "denied":
-            return [road for road, passage in self.passages.items() if passage != "denied"]
-        roads = {
-            road: passage
-            for road, passage in self.passages.items()
-            if road not in ROADS_WITH_ANSWER
-        }
-        failures = [road for road, passage in roads.items() if passage not in ("asked", "denied")]
-        return ["chat", *failures] if roads.get("chat") == "denied" else failures
+        holds = ("denied",) if expected == "denied" else ("asked", "denied")
+        failures = [road for road in self.roads(expected) if self.passages[road] not in holds]
+        direct = self.passages.get("chat") == "denied" and expected == "asked"
+        return ["chat", *failures] if direct else failures
 
 
-async def probe(agent: Agent[Any], call: ToolCall, *, deps: Any = None) -> Probe:
+async def probe(
+    agent: Agent[Any],
+    call: ToolCall,
+    *,
+    deps: Any = None,
+    roads: Mapping[str, Walk] | None = None,
+) -> Probe:
     """Send the call over the roads to its tool; returns the passages.
 
-    Raises UsageError if the agent has no such tool.
+    `roads` has further roads by name, such as one through a server of your own. Raises UsageError
+    if the agent has no such tool, or if the tool refuses the arguments.
     """
     entry = agent.scopes.tools.get(call.name)
     if entry is None:
@@ -60,10 +73,14 @@ async def probe(agent: Agent[Any], call: ToolCall, *, deps: Any = None) -> Probe
             f"agent {agent.name!r} has no tool {call.name!r}; call one of its tools: "
             f"{', '.join(map(repr, agent.scopes.tools)) or 'none'}"
         )
-    result = Probe(call)
-    direct: frozenset[str] = frozenset()
-    every = PROVIDER_ROADS if isinstance(entry[0], ProviderTool) else ROADS | ROADS_WITH_ANSWER
-    for name, walk in every.items():
+    tool = entry[0]
+    result, direct, broken = Probe(call), frozenset[str](), dict[str, list[str]]()
+    walks = {**ROADS, **(roads or {})}
+    if isinstance(tool, ProviderTool):
+        walks = PROVIDER_ROADS
+    else:
+        _check_arguments(tool, call)
+    for name, walk in walks.items():
         road = Road(agent, call, deps)
         road.direct = direct
         try:
@@ -75,17 +92,47 @@ async def probe(agent: Agent[Any], call: ToolCall, *, deps: Any = None) -> Probe
             exc.add_note(f"raised by the probe {call.name}({dict(call.arguments)!r}), road: {name}")
             raise
         result.passages[name] = road.passage
+        if road.answered:
+            result.answered.add(name)
         result.guards |= road.guards
+        for hook in road.broken:
+            broken.setdefault(hook, []).append(name)
         if name == "chat":
             direct = frozenset(road.refusers)
+    result.notes = _notes(agent, direct, broken)
     return result
+
+
+def _notes(agent: Agent[Any], refusers: Set[str], broken: Mapping[str, list[str]]) -> list[str]:
+    hooks = {hook.name for hook in agent.hooks("preToolCall") if not hook.guard}
+    return [
+        *(
+            f'the hook {name!r} is not a guard; register it with on_error="deny"'
+            for name in sorted(hooks & refusers)
+        ),
+        *(
+            f"the hook {name!r} raised an exception on {len(roads)} roads: {roads[0]}, …"
+            for name, roads in sorted(broken.items())
+        ),
+    ]
+
+
+def _check_arguments(tool: Any, call: ToolCall) -> None:
+    """Raise UsageError for a call that its tool refuses: it would prove nothing."""
+    try:
+        tool.bind(dict(call.arguments))
+    except ToolArgumentsError as exc:
+        raise UsageError(
+            f"the call {call.name}({dict(call.arguments)!r}) proves nothing, since its tool "
+            f"refuses the arguments; change them: {'; '.join(exc.issues)}"
+        ) from exc
 
 
 def _check(result: Probe, expected: Expected) -> None:
     roads = result.passages
     failures = result.failures(expected)
     if failures:
-        lines = "\n".join(f"  {name}: {roads[name]}" for name in failures)
+        lines = "\n".join([*(f"  {name}: {roads[name]}" for name in failures), *result.notes])
         call = result.call
         raise AssertionError(
             f"the call {call.name}({dict(call.arguments)!r}) must be {expected}, but was not:\n"

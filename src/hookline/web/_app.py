@@ -43,6 +43,7 @@ from hookline.web._site.begin import (
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.durable import DurableChats, Engine
 from hookline.web._site.inbox import Approvers
+from hookline.web._site.policies import Policies
 from hookline.web._site.statuses import not_begun
 from hookline.web.relay import RedisRelay
 
@@ -77,6 +78,7 @@ def app(
     edits: bool = True,
     approvals: bool = True,
     approvers: Approvers | None = None,
+    policies: Policies | None = None,
 ) -> Site:
     """Return the agent as an ASGI application. Serve it alone, or mount it in Starlette or FastAPI.
 
@@ -97,7 +99,9 @@ def app(
     context to the prompt. `edits=False` refuses approvals with changed arguments. `approvals=False`
     refuses all answers to approvals, for applications that use `resume_detached`. `approvers=` is a
     function that says whether a principal may answer a request: only those principals can, at
-    `GET /approvals` and `POST /approvals`. Raises UsageError for options that are invalid or
+    `GET /approvals` and `POST /approvals`. `policies=` is a function that returns, for a principal,
+    the policies that it may try out on its own stored conversations: a mapping from names to hooks.
+    Raises UsageError for options that are invalid or
     contradict each other.
     """
     if token is None and authorize is None:
@@ -133,6 +137,7 @@ def app(
                 edits=edits,
                 approvals=approvals and approvers is None,
                 approvers=approvers,
+                policies=policies,
             )
         )
     )

@@ -23,6 +23,7 @@ from hookline.workspace._sandbox.protocol import CommandLimits, Sandbox
 from hookline.workspace._sandbox.unconfined import Unconfined
 from hookline.workspace._snapshots import Snapshot, Snapshots
 from hookline.workspace._tools.bash import bash_tool
+from hookline.workspace._tools.offload import offload_hooks
 from hookline.workspace._tools.outputs import Outputs
 from hookline.workspace._tools.plan import plan_tool
 from hookline.workspace._tools.read import reading_tools
@@ -93,7 +94,7 @@ class Workspace:
         )
         self._snapshots = Snapshots(access, self._commands, self._state)
         self._skills = Skills(skills, access.rules)
-        outputs = Outputs(self._state / "outputs")
+        outputs = self._outputs = Outputs(self._state / "outputs")
         before_change = self._snapshots.before_change
         writer = Writer(access, self._state / "calls", before_change)
         made = [
@@ -164,6 +165,34 @@ class Workspace:
     async def diff(self, since: str) -> str:
         """Return what has changed since a snapshot."""
         return await self._snapshots.diff(since)
+
+    def offload(
+        self,
+        over: int = 10_000,
+        *,
+        tools: Iterable[str] | None = None,
+        inherit: bool = False,
+        required: bool = False,
+    ) -> tuple[HookDef, ...]:
+        """Put tool results of more than `over` characters aside: `agent.use(workspace.offload())`.
+
+        The model gets the beginning and the end of such a result, and a handle that `read` pages.
+        The tools of the workspace bound their own results. With `tools`, only results of these
+        tools are put aside. Raises UsageError if `read` is not among the workspace's tools.
+        """
+        if "read" not in self.tools_by_name:
+            raise UsageError(
+                f"offload() needs the tool 'read', and this workspace has "
+                f"{list(self.tools_by_name)!r}; add 'read' to tools="
+            )
+        return offload_hooks(
+            self._outputs,
+            over,
+            bounded=tuple(self.tools_by_name.values()),
+            tools=tools,
+            inherit=inherit,
+            required=required,
+        )
 
     # ── the model ───────────────────────────────────────────────────────────────────────────
 

@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from shlex import join
 from typing import Literal, TextIO
@@ -37,6 +38,7 @@ from hookline.cli._terminal.output import JsonView, PlainView, TerminalView, Vie
 from hookline.cli._terminal.prompts import LeftError, Prompts
 from hookline.cli._terminal.screen import Screen, is_terminal
 from hookline.errors import ApprovalError, ConversationBusyError, StreamStateError, UsageError
+from hookline.events import SentMessage
 
 Ending = Literal["done", "aborted", "failed", "useless"]
 
@@ -89,6 +91,7 @@ class Session:
         self._screen = screen
         self._runner = runner
         self._begun = time.time()
+        self._converses = False  # the terminal is ours until the user leaves
         self._prompts = Prompts(screen)
         self._asks = self._prompts.can_ask and options.output == "text"
         if options.output == "json":
@@ -138,6 +141,7 @@ class Session:
     def converse(self) -> int:
         """Read and answer messages until the user leaves."""
         self._greet()
+        self._converses = True
         while True:
             try:
                 if self._settle() == "useless":
@@ -177,7 +181,7 @@ class Session:
         if talk.workspace is not None:
             for text, style in self._runner.run(greeting(talk.workspace)):
                 say(strict(text), style)
-        say("Ctrl-C stops an answer, Ctrl-D leaves.")
+        say("Ctrl-C stops an answer, Enter sends a line into it, Ctrl-D leaves.")
 
     # ── questions ───────────────────────────────────────────────────────────────────────────
 
@@ -254,14 +258,31 @@ class Session:
             aborting = True
             loop.call_soon_threadsafe(stream.abort, "interrupted")
 
+        sent: list[SentMessage] = []
+
+        def on_line(text: str) -> None:
+            if self._talk.workspace is not None and text.strip() in COMMANDS:
+                self._screen.say("This command works between two answers.")
+            else:
+                sent.append(stream.send(text))
+
         before = signal.signal(signal.SIGINT, on_interrupt)
-        try:
-            async with stream:
-                async for event in stream:
-                    self._view.event(event)
-        finally:
-            signal.signal(signal.SIGINT, before)
-            self._view.end()
+        with self._prompts.lines(on_line) if self._converses else nullcontext():
+            try:
+                async with stream:
+                    async for event in stream:
+                        self._view.event(event)
+            finally:
+                signal.signal(signal.SIGINT, before)
+                self._view.end()
+                self._tell_returned(sent)
+
+    def _tell_returned(self, sent: Sequence[SentMessage]) -> None:
+        """Show the messages that the answer has not taken."""
+        for message in sent:
+            if message.status == "returned":
+                words = f"not delivered, {message.reason}: {message.message.text}"
+                self._screen.say(strict(words), "mark")
 
 
 def _all_of(stream: TextIO | None) -> str:

@@ -19,6 +19,7 @@ from hookline.cli._terminal.output import View
 from hookline.cli._terminal.screen import Screen
 from hookline.cli._terminal.styled_lines import HookRun
 from hookline.errors import UsageError
+from hookline.hooks import RequestPrefix, watch_prefix
 from hookline.mcp import connect, load
 from hookline.models import resolve_model
 from hookline.points import OnHook, PreRequest
@@ -124,9 +125,10 @@ def _use_model(agent: Agent[Any], name: str) -> None:
 
 
 def watch(agent: Agent[Any], view: View, *, decisions: bool = False) -> None:
-    """Show each hook of the agent, and of its sub-agents, as it fires.
+    """Show each hook of the agent, and of its sub-agents, as it fires, and what of each request a
+    prompt cache can reuse.
 
-    `decisions`: only hooks that decided something.
+    `decisions`: only hooks that decided something, and requests whose prefix a hook has moved.
     """
 
     async def show(ctx: OnHook) -> None:
@@ -146,7 +148,21 @@ def watch(agent: Agent[Any], view: View, *, decisions: bool = False) -> None:
             )
         )
 
+    def show_prefix(figure: RequestPrefix) -> None:
+        if figure.hook is not None or not decisions:
+            view.prefix(figure)
+
     agent.add_hook("onHook", show, name=f"{OURS}--hooks", inherit=True)
+    add: Any = agent.add_hook  # the points of ready-made hooks are not typed
+    for hook in watch_prefix(show_prefix):
+        add(
+            hook.point,
+            hook.fn,
+            name=f"{OURS}--prefix",
+            priority=hook.options.priority,
+            on_error=hook.options.on_error,
+            inherit=True,
+        )
 
 
 class Notes(logging.Handler):

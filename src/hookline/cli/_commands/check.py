@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Awaitable
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from hookline import Agent
+from hookline import ToolCall
+from hookline.cli._doors.roads import door_roads
+from hookline.cli._target import as_agent, deps_at, locate
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
 from hookline.errors import UsageError
@@ -24,7 +28,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     expect: Expected = "denied"
 
 
-def calls_in(path: str) -> list[tuple[Any, Expected]]:
+def calls_in(path: str) -> list[tuple[ToolCall, Expected]]:
     """Read the calls of a file, one JSON object a line; raises UsageError for a wrong line."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
@@ -32,7 +36,7 @@ def calls_in(path: str) -> list[tuple[Any, Expected]]:
         raise UsageError(
             f"--probe {path} cannot be read ({exc}); pass a file with one call a line"
         ) from exc
-    calls: list[tuple[Any, Expected]] = []
+    calls: list[tuple[ToolCall, Expected]] = []
     for number, line in enumerate(lines, 1):
         if line.strip():
             calls.append(_call_in(line, f"{path}:{number}"))
@@ -41,7 +45,7 @@ def calls_in(path: str) -> list[tuple[Any, Expected]]:
     return calls
 
 
-def _call_in(line: str, where: str) -> tuple[Any, Expected]:
+def _call_in(line: str, where: str) -> tuple[ToolCall, Expected]:
     try:
         data = msgspec.json.decode(line, type=_Line)
     except msgspec.MsgspecError as exc:
@@ -52,26 +56,53 @@ def _call_in(line: str, where: str) -> tuple[Any, Expected]:
     return call(data.name, data.arguments), data.expect
 
 
-async def check(located: Awaitable[Agent[Any]], path: str, screen: Screen) -> int:
+def check(target: str, path: str, screen: Screen, *, deps: str | None) -> int:
     """Probe each call; returns 1 if one passes a guard by, or if a guard was never asked."""
-    agent = await located
+    logging.getLogger("hookline").setLevel(logging.ERROR)  # the notes say it once
+    value, calls = locate(target), calls_in(path)
+    return asyncio.run(_check(value, target, calls, screen, deps=deps))
+
+
+async def _check(
+    value: Any,
+    target: str,
+    calls: list[tuple[ToolCall, Expected]],
+    screen: Screen,
+    *,
+    deps: str | None,
+) -> int:
+    agent, make_deps = await as_agent(value, target), deps_at(deps)
     results: list[tuple[Probe, Expected]] = []
-    for tool_call, expected in calls_in(path):
-        results.append((await probe(agent, tool_call), expected))
+    async with door_roads(target, deps) as roads:
+        for tool_call, expected in calls:
+            result = await probe(agent, tool_call, deps=await make_deps(), roads=roads)
+            results.append((result, expected))
     failed = False
     for result, expected in results:
         failures = result.failures(expected)
         failed = failed or bool(failures)
-        arguments = json.dumps(result.call.arguments, ensure_ascii=True)
-        verdict = f"passes: {', '.join(failures)}" if failures else expected
-        mark = "FAIL" if failures else "ok"
-        screen.line([("", strict(f"{mark:<5} {result.call.name} {arguments}  {verdict}"))])
-        for road, reason in result.left_out.items():
-            screen.line([("", strict(f"      left out: {road} ({reason})"))])
+        for line in _lines(result, expected, failures):
+            screen.line([("", strict(line))])
     names = {name for result, _ in results for name in result.guards}
-    guards = [hook for hook in agent.hooks("preToolCall") if hook.guard]
-    for hook in guards:
-        if hook.name not in names:
+    for hook in agent.hooks("preToolCall"):
+        if hook.guard and hook.name not in names:
             failed = True
             screen.line([("", strict(f"FAIL  guard {hook.name} was never asked"))])
     return 1 if failed else 0
+
+
+def _lines(result: Probe, expected: Expected, failures: list[str]) -> Iterator[str]:
+    """One call of the table: its verdict, and the roads on which it passed or was not sent."""
+    mark: str = "ok"
+    verdict: str = expected
+    roads = f"{len(result.roads(expected))} roads"
+    if failures:
+        mark, verdict, roads = "FAIL", f"not {expected}", f"{len(failures)} of {roads}"
+    arguments = json.dumps(result.call.arguments, ensure_ascii=True)
+    yield f"{mark:<5} {result.call.name} {arguments}  {verdict} on {roads}"
+    for road in failures:
+        yield f"      {result.passages[road]}: {road}"
+    for road, reason in result.left_out.items():
+        yield f"      left out: {road} ({reason})"
+    for note in result.notes:
+        yield f"      {note}"

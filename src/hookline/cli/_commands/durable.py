@@ -17,7 +17,16 @@ from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
 from hookline.cli._terminal.styled_lines import Line, cut
 from hookline.cli._terminal.text_layout import pad
-from hookline.durable import ChatStatus, Client, Counts, Event, Replay, check_chats, client
+from hookline.durable import (
+    ChatMessage,
+    ChatStatus,
+    Client,
+    Counts,
+    Event,
+    Replay,
+    check_chats,
+    client,
+)
 from hookline.errors import UsageError
 
 State = Literal["queued", "running", "waiting", "done", "aborted", "failed", "quarantined"]
@@ -37,6 +46,7 @@ For example:
   hookline durable ls sqlite:///jobs.db --state quarantined
   hookline durable show sqlite:///jobs.db booking-7
   hookline durable retry sqlite:///jobs.db booking-7
+  hookline durable send sqlite:///jobs.db booking-7 "Two seats, please."
   hookline durable abort sqlite:///jobs.db booking-7 --force
   hookline durable drain sqlite:///jobs.db --timeout 60s
   hookline durable resume sqlite:///jobs.db
@@ -151,6 +161,27 @@ def retry(url: Url, id: Id, /, *, queue: Queue = None) -> int:
 def quarantine(url: Url, id: Id, /, *, queue: Queue = None) -> int:
     """Put a chat that no worker runs into quarantine, until it is retried."""
     _run(url, queue, lambda jobs: jobs.quarantine(id))
+    return 0
+
+
+@app.command
+def send(
+    url: Url,
+    id: Id,
+    text: Annotated[str, Parameter(help="The message.")],
+    /,
+    *,
+    when: Annotated[
+        Literal["next", "idle"],
+        Parameter(help="next: before the next request; idle: when the chat would end."),
+    ] = "next",
+    queue: Queue = None,
+) -> int:
+    """Send a message into a chat. Exits with 1 if the chat is over."""
+    message: ChatMessage = _run(url, queue, lambda jobs: jobs.send(id, text, when=when))
+    if message.status == "returned":
+        Screen().fault(f"chat {strict(id)} is over: the message was not delivered")
+        return 1
     return 0
 
 

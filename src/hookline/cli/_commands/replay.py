@@ -1,4 +1,4 @@
-"""`hookline replay`: what a change of an agent's hooks would have done to the chats of a store."""
+"""`hookline replay`: what a change of an agent's hooks would have done to recorded chats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
 from hookline.errors import UsageError
 from hookline.replay import Record, Report, replay
-from hookline.storage import resolve_store
 
 UNITS: Final = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
@@ -23,7 +22,7 @@ UNITS: Final = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 class ReplayOptions(NamedTuple):
     """The command line of `hookline replay`."""
 
-    store: str
+    records: str
     hooks: tuple[str, ...]
     without: tuple[str, ...]
     since: str | None
@@ -70,28 +69,15 @@ async def run(located: Awaitable[Agent[Any]], options: ReplayOptions, screen: Sc
     deps: Callable[[Record], Any] | None = None
     if options.deps is not None:
         deps = _constant(await deps_at(options.deps)())
-    url = options.store if "://" in options.store else f"sqlite:///{_existing(options.store)}"
-    store = resolve_store(url)
-    try:
-        report = await replay(
-            store, await located, hooks=hooks, without=options.without, since=since, deps=deps
-        )
-    finally:
-        closing: Any = getattr(store, "aclose", None)
-        if closing is not None:
-            await closing()
+    report = await replay(
+        options.records, await located, hooks=hooks, without=options.without, since=since, deps=deps
+    )
     _show(report, options, screen)
     return 1 if any(report.counts[now] for now in options.fail_on) else 0
 
 
 def _constant(value: Any) -> Callable[[Record], Any]:
     return lambda record: value
-
-
-def _existing(path: str) -> str:
-    if not Path(path).exists():
-        raise UsageError(f"there is no file {path}; pass a store, such as sqlite:///chats.db")
-    return path
 
 
 def _show(report: Report, options: ReplayOptions, screen: Screen) -> None:

@@ -17,7 +17,7 @@ from hookline.cli._terminal.clean_text import prose, strict
 from hookline.cli._terminal.error_texts import FAILED
 from hookline.cli._terminal.live_markdown import Answer
 from hookline.cli._terminal.screen import Screen
-from hookline.cli._terminal.styled_lines import HookRun, Line, cut, hook_line
+from hookline.cli._terminal.styled_lines import HookRun, Line, cut, hook_line, prefix_line
 from hookline.cli._terminal.text_layout import Flow
 from hookline.events import (
     ChatAborted,
@@ -26,16 +26,19 @@ from hookline.events import (
     ChatStarted,
     FileAdded,
     MessageAdded,
+    MessageQueued,
     PartEnd,
     ReasoningDelta,
     ResponseReset,
     SourceAdded,
+    StepFinished,
     StepStarted,
     TextDelta,
     ToolCallDelta,
     ToolCallFinished,
     ToolCallStarted,
 )
+from hookline.hooks import RequestPrefix
 
 
 class View(Protocol):
@@ -44,6 +47,8 @@ class View(Protocol):
     def event(self, event: ChatEvent) -> None: ...
 
     def hook(self, run: HookRun) -> None: ...
+
+    def prefix(self, figure: RequestPrefix) -> None: ...
 
     def end(self) -> None:
         """End the view: the chat is over."""
@@ -64,6 +69,7 @@ class TerminalView:
         self._has_output = False  # whether anything is shown
         self._typed = 0  # messages that the user has typed and already sees
         self._hooks: list[HookRun] = []
+        self._figures: list[RequestPrefix] = []  # held back while a text is written
 
     def event(self, event: ChatEvent) -> None:
         if not event.path:
@@ -100,9 +106,8 @@ class TerminalView:
                 if self._has_uncommitted:
                     self._screen.say("↺ withdrawn: a new answer replaces the text above", "mark")
                 self._has_uncommitted = False
-            case MessageAdded(message=message):
-                self._has_uncommitted = False
-                self._show_message(message)
+            case MessageQueued() | MessageAdded():
+                self._show_message(event)
             case ChatDone(response=response):
                 self._close()
                 if not (self._has_output or response.stop_reason):
@@ -157,11 +162,19 @@ class TerminalView:
         runs, self._hooks = self._hooks, []
         for run in runs:
             self._screen.note(hook_line(run, self._screen.width))
+        figures, self._figures = self._figures, []
+        for figure in figures:
+            self._screen.note(prefix_line(figure, self._screen.width))
 
-    def _show_message(self, message: object) -> None:
+    def _show_message(self, event: MessageQueued | MessageAdded) -> None:
+        message = event.message
+        if isinstance(event, MessageQueued):
+            self._screen.say(f"queued: {strict(message.text)}")
+            return
+        self._has_uncommitted = False
         if isinstance(message, UserMessage):
             self._typed -= 1
-            if self._typed < 0:  # a hook continues in the user's place
+            if self._typed < 0:  # sent into the answer, or by a hook in the user's place
                 line: Line = [("you", "» "), ("dim", strict(message.text))]
                 self._screen.note(cut(line, self._screen.width))
 
@@ -172,6 +185,12 @@ class TerminalView:
         else:
             self._tell()
             self._screen.note(hook_line(run, self._screen.width))
+
+    def prefix(self, figure: RequestPrefix) -> None:
+        """Show what of a request a prompt cache can reuse; during a text, after it."""
+        self._figures.append(figure)
+        if self._style is None:
+            self._tell()
 
     def end(self) -> None:
         self._close()
@@ -185,6 +204,7 @@ class PlainView:
         self._screen = screen
         self._calls = Calls(screen)
         self._hooks: list[HookRun] = []
+        self._figures: list[RequestPrefix] = []  # of steps that are not finished
 
     def event(self, event: ChatEvent) -> None:
         if not event.path:
@@ -195,6 +215,8 @@ class PlainView:
                     if message.text:
                         for line in prose(message.text).splitlines():
                             self._screen.note([("dim", f"  {line}")])
+                case StepFinished():
+                    self._tell_figures(event.iteration)
                 case ChatDone(response=response):
                     self._answer(response)
                     self._calls.end(event)
@@ -217,6 +239,16 @@ class PlainView:
             self.end()
             self._screen.note(hook_line(run, self._screen.width))
 
+    def prefix(self, figure: RequestPrefix) -> None:
+        """Show what of a request a prompt cache can reuse, when its step is finished."""
+        self._figures.append(figure)
+
+    def _tell_figures(self, iteration: int) -> None:
+        for figure in self._figures:
+            if figure.iteration <= iteration:
+                self._screen.note(prefix_line(figure, self._screen.width))
+        self._figures = [figure for figure in self._figures if figure.iteration > iteration]
+
     def end(self) -> None:
         runs, self._hooks = self._hooks, []
         for run in runs:
@@ -238,6 +270,19 @@ class JsonView:
                 "hook": run.hook,
                 "outcome": run.outcome,
                 "duration": round(run.seconds * 1000, 3),
+            }
+        )
+
+    def prefix(self, figure: RequestPrefix) -> None:
+        self._line(
+            {
+                "event": "prefix",
+                "chat_id": figure.run.chat_id,
+                "iteration": figure.iteration,
+                "share": round(figure.prefix.share, 3),
+                "lost": figure.prefix.lost,
+                "differs": figure.prefix.differs,
+                "hook": figure.hook,
             }
         )
 

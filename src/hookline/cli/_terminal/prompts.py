@@ -1,17 +1,19 @@
 """Ask the person at the terminal: for a message, and whether a call may run.
 
 Questions are read with `input`, and only between chats, so they never block an event loop, and
-Ctrl-C works as at any prompt. Anything typed before a question appears is discarded: it cannot be
-the answer to that question.
+Ctrl-C works as at any prompt. During a chat, complete lines are passed on as messages (`lines`).
+Anything typed before a question appears is discarded: it cannot be the answer to that question.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import select
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +22,7 @@ import msgspec
 
 from hookline import ApprovalRequest, Approve, Deny
 from hookline.cli._terminal.clean_text import strict
-from hookline.cli._terminal.screen import Screen, is_terminal, modes
+from hookline.cli._terminal.screen import Screen, is_ours, is_terminal, modes
 from hookline.cli._terminal.styled_lines import Line, question, whole_call
 from hookline.cli._terminal.text_layout import fit
 from hookline.storage import Rule
@@ -41,6 +43,17 @@ def _history() -> Path | None:
     return Path(state) / "hookline" / "history"
 
 
+def _ready_lines(terminal: int) -> str:
+    """Read the complete lines that the terminal has; "" for Ctrl-D."""
+    data = os.read(terminal, 65536)
+    while data and select.select([terminal], [], [], 0)[0]:
+        more = os.read(terminal, 65536)
+        if not more:
+            break
+        data += more
+    return data.decode(errors="replace").removesuffix("\n")
+
+
 class LeftError(Exception):
     """The user has pressed Ctrl-D to leave."""
 
@@ -57,6 +70,7 @@ class Prompts:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self.can_ask = is_terminal(sys.stdin) and (screen.live or is_terminal(sys.stderr))
+        self._left = False  # Ctrl-D was pressed during a chat
         self._readline: Any = None
         if screen.live and is_terminal(sys.stdin):
             with suppress(ImportError):  # Windows has no readline
@@ -77,6 +91,8 @@ class Prompts:
 
     def _remember(self, text: str) -> None:
         """Save a message to the history, readable only by its user."""
+        if self._readline is None:
+            return
         self._readline.add_history(text.replace("\n", " "))
         path = _history()
         if path is None:
@@ -144,6 +160,7 @@ class Prompts:
         return f"\x01\x1b[{style}m\x02{prompt}\x01\x1b[0m\x02"
 
     def _forget_what_was_typed(self) -> None:
+        self._left = False
         with suppress(ImportError, OSError):
             termios: Any = import_module("termios")
             with suppress(termios.error):
@@ -158,6 +175,8 @@ class Prompts:
         """
         is_second = False
         while True:
+            if self._left:
+                raise LeftError
             try:
                 text = self._line("› ", "1;32")
                 while text.endswith("\\"):
@@ -168,9 +187,41 @@ class Prompts:
                 is_second = True
                 self._screen.say(AGAIN)
                 continue
-            if text.strip() and self._readline is not None:
+            if text.strip():
                 self._remember(text)
             return text if text.strip() else ""
+
+    @contextmanager
+    def lines(self, on_line: Callable[[str], None]) -> Generator[None]:
+        """Pass on the lines that are typed during a chat. Lines that are pasted together are one
+        message. An unfinished line is left for the next prompt, and so is Ctrl-D.
+        """
+        if not (self._screen.live and is_terminal(sys.stdin)) or modes() is None:
+            yield
+            return
+        loop, terminal = asyncio.get_running_loop(), sys.stdin.fileno()
+
+        def read() -> None:
+            if not is_ours(terminal):  # in the background; reading would stop the program
+                loop.remove_reader(terminal)
+                return
+            text = _ready_lines(terminal)
+            if not text:  # Ctrl-D
+                self._left = True
+                loop.remove_reader(terminal)
+            elif text.strip():
+                self._remember(text)
+                on_line(text)
+
+        self._screen.listens = True
+        self._screen.hush()
+        loop.add_reader(terminal, read)
+        try:
+            yield
+        finally:
+            loop.remove_reader(terminal)
+            self._screen.listens = False
+            self._screen.echo()
 
     # ── an approval ─────────────────────────────────────────────────────────────────────────
 

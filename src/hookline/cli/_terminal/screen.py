@@ -55,7 +55,7 @@ def modes() -> tuple[Any, Any] | None:
         return None
 
 
-def _is_ours(terminal: int) -> bool:
+def is_ours(terminal: int) -> bool:
     """Return whether we run in the foreground; a background process must not set the terminal."""
     with suppress(OSError):
         return os.tcgetpgrp(terminal) == os.getpgrp()
@@ -91,6 +91,7 @@ class Screen:
             if reconfigure is not None:  # an unsupported character must not raise
                 reconfigure(errors="replace")
         self.live = sys.stdout.isatty()
+        self.listens = False  # typed lines are read while texts are drawn
         self.spins = self.live and not is_dumb()
         self._out = console_on(sys.stdout)
         self._errors = console_on(sys.stderr)
@@ -158,7 +159,7 @@ class Screen:
     def draw(self, done: list[Line], growing: list[Line]) -> None:
         """Write final lines, and replace the lines below them, which may still change."""
         self.still()
-        self._hush()
+        self.hush()
         width, height = self._out.size
         done_rows = [self._row(line) for line in done]
         growing_rows = [self._row(line) for line in growing]
@@ -174,13 +175,13 @@ class Screen:
         text = "\n".join(text for text, _ in rows[same:])
         self._out.file.write(begin + text + ("" if growing_rows or not rows else "\n"))
         self._out.file.flush()
-        if not growing_rows:
+        if not (growing_rows or self.listens):
             self.echo()
 
-    def _hush(self) -> None:
-        """Hide typed keys while a text is drawn; they appear at the next prompt."""
+    def hush(self) -> None:
+        """Hide typed keys until `echo`; those of an unfinished line appear at the next prompt."""
         modules = modes() if is_terminal(sys.stdin) else None
-        if self._echo is None and modules is not None and _is_ours(sys.stdin.fileno()):
+        if self._echo is None and modules is not None and is_ours(sys.stdin.fileno()):
             termios, _ = modules
             self._echo = termios.tcgetattr(sys.stdin.fileno())
             silent = list(self._echo)
@@ -191,7 +192,7 @@ class Screen:
         """Show typed keys again."""
         before, self._echo = self._echo, None
         modules = modes()
-        if before is not None and modules is not None and _is_ours(sys.stdin.fileno()):
+        if before is not None and modules is not None and is_ours(sys.stdin.fileno()):
             modules[0].tcsetattr(sys.stdin.fileno(), modules[0].TCSANOW, before)
 
     def _same(self, rows: list[Row]) -> int:

@@ -17,6 +17,7 @@ from hookline import ApprovalRequest, File, Image, Source, ToolCall, ToolFailure
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.text_layout import fit, fold, pad
 from hookline.events import Status, ToolCallFinished
+from hookline.hooks import RequestPrefix
 
 Piece: TypeAlias = tuple[str | Style, str]
 Line: TypeAlias = list[Piece]
@@ -158,6 +159,18 @@ def hook_line(run: HookRun, width: int) -> Line:
         name = fit(name, max(4, room - cell_len(point) - 1)) + " "
     line: Line = [("hook", f"· {point}"), ("dim", name)]
     return cut([*line, (style_of(run.outcome), decided), ("dim", took)], width)
+
+
+def prefix_line(figure: RequestPrefix, width: int) -> Line:
+    """Show what of a request a prompt cache can reuse, and which hook has moved the rest."""
+    prefix = figure.prefix
+    line: Line = [
+        ("hook", "· prompt cache "),
+        ("dim", f"{prefix.share:.0%} of the request reusable"),
+    ]
+    if figure.hook is not None:
+        line.append(("mark", f", {strict(figure.hook)} moved {prefix.differs}"))
+    return cut(line, width)
 
 
 def _duration(seconds: float) -> str:

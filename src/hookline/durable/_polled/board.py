@@ -14,7 +14,13 @@ from hookline.durable._status import ChatStatus, Counts, Query, Record, State
 from hookline.errors import QueueFullError, UsageError
 
 _DELETED: Final = 1000  # chats to delete in one transaction
-_TABLES: Final = ("hookline_job_log", "hookline_job_question", "hookline_job_life", "hookline_job")
+_TABLES: Final = (
+    "hookline_job_log",
+    "hookline_job_question",
+    "hookline_job_message",
+    "hookline_job_life",
+    "hookline_job",
+)
 _ADD: Final = Bulk(
     "INSERT INTO hookline_job "
     "(queue, id, input, agent, conversation, key, priority, trace, created) "
@@ -206,6 +212,32 @@ class Board:
         done: bool = await self._at(id, work)
         return done
 
+    async def send(self, id: str, body: str) -> bool:
+        """Queue a message for a job; False if the job is over.
+
+        Raises UsageError if there is no job with this id.
+        """
+
+        def work() -> Generator[Statement, list[Row], bool]:
+            yield from self._outcome_of(id)
+            # The job first: nobody else gets the same number, and the job does not end meanwhile.
+            sql = (
+                "UPDATE hookline_job SET answers = answers WHERE queue = $1 AND id = $2 "
+                "AND (outcome IS NULL OR state = 'quarantined') RETURNING id"
+            )
+            if not (yield Statement(sql, (self.queue, id))):
+                return False
+            sql = (
+                "INSERT INTO hookline_job_message (queue, id, n, body, sent) "
+                "SELECT CAST($1 AS text), CAST($2 AS text), coalesce(max(n), 0) + 1, "
+                "CAST($3 AS text), TIME() FROM hookline_job_message WHERE queue = $1 AND id = $2"
+            )
+            yield Statement(sql, (self.queue, id, body))
+            return True
+
+        queued: bool = await self._at(id, work)
+        return queued
+
     # ── of operators ────────────────────────────────────────────────────────────────────────
 
     async def discard(self, id: str, outcome: str, state: State) -> bool:
@@ -372,6 +404,7 @@ class Board:
                 f"FROM hookline_job_question {where} asked, request",
                 at,
             )
+            messages = yield Statement(f"SELECT body, sent FROM hookline_job_message {where} n", at)
             return Record(
                 id=id,
                 created=job[0],
@@ -384,6 +417,7 @@ class Board:
                 lives=[tuple(row) for row in lives],
                 batches=[(row[0], bytes(row[1])) for row in batches],
                 questions=[tuple(row) for row in questions],
+                messages=[tuple(row) for row in messages],
             )
 
         record: Record = await self._at(id, work)

@@ -237,6 +237,14 @@ class Jobs(Board):
 
         return await self.database.run(work)
 
+    async def messages(self, id: str, after: int) -> list[Row]:
+        """Return the numbers and bodies of the messages to a job after this number."""
+        sql = (
+            "SELECT n, body FROM hookline_job_message "
+            "WHERE queue = $1 AND id = $2 AND n > $3 ORDER BY n"
+        )
+        return await self.database.fetch(sql, self.queue, id, after, reads=True)
+
     async def rest(self, id: str, owner: str, wake: float | None, *, forgive: bool) -> bool:
         """Put a job aside that waits for answers; False if there is something new to hear.
 

@@ -10,15 +10,17 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hookline import Agent, ApprovalRequest, Response
+from hookline import Agent, ApprovalRequest, Response, UserMessage
 from hookline.durable._job import (
     LATE,
     Decision,
     MakeDeps,
     Relay,
+    When,
     encode_decision,
     encode_outcome,
     read_decision,
+    read_sent,
     run_job,
 )
 from hookline.durable._polled.claims import Claim
@@ -51,6 +53,7 @@ class Log:
         self._count = len(claim.batches)
         self._poll = poll
         self._progress = Progress() if claim.strikes else None
+        self._received = 0  # the number of the last message that this life has received
         self.waiting: dict[str, _Question] = {}
         self.unstored: set[str] = set()  # those among them that nobody can answer yet
 
@@ -79,6 +82,20 @@ class Log:
         self._count += 1
         if self._progress is not None:
             self._progress.look(data)
+
+    async def receive(self) -> list[tuple[UserMessage, When]]:
+        """Return the messages that were sent into the chat since the last call.
+
+        They wait for the next call while the engine is unreachable.
+        """
+        try:
+            rows = await self.jobs.messages(self.id, self._received)
+        except StoreError:
+            return []
+        if rows:
+            self._received = rows[-1][0]
+        sent = [read_sent(row[1]) for row in rows]
+        return [(message.message, message.when) for message in sent]
 
     async def answer(self, request: ApprovalRequest) -> Decision:
         body = msgspec.json.encode(request).decode()
@@ -127,6 +144,7 @@ class Life:
         self.claim = claim
         self.log = log
         self.journal = journal
+        journal.receive = log.receive
         self.task: asyncio.Task[None] | None = None
         self.rests_since: float | None = None
         self.aborting: object = claim.abort  # the task that aborts, if there is one

@@ -7,7 +7,8 @@ A job belongs to the life whose token is in `owner`, as long as `lease` is in th
 job waits until `wake`, or for an answer or an abort; nobody owns it. `answers` counts the messages
 with answers. `deaths` counts the lives that died since one ended well, and `stalls` those in a row
 that died without progress. Workers take no job of a queue in `hookline_job_drain`. A life whose
-death `counts` has begun and was not told to stop.
+death `counts` has begun and was not told to stop. The messages that were sent into a chat are
+numbered; its log says which were delivered.
 """
 
 from __future__ import annotations
@@ -85,6 +86,16 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "WHERE conversation IS NOT NULL",
     ),
     ("CREATE TABLE hookline_job_drain (queue TEXT PRIMARY KEY, since DOUBLE PRECISION NOT NULL)",),
+    (
+        """CREATE TABLE hookline_job_message (
+            queue TEXT NOT NULL,
+            id TEXT NOT NULL,
+            n INTEGER NOT NULL,
+            body TEXT NOT NULL,
+            sent DOUBLE PRECISION NOT NULL,
+            PRIMARY KEY (queue, id, n)
+        )""",
+    ),
 )
 VERSIONS: Final = "CREATE TABLE hookline_job_schema (version INTEGER NOT NULL)"
 LATEST: Final = len(MIGRATIONS)

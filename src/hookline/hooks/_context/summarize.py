@@ -64,6 +64,8 @@ def summarize(
     summary.
 
     `when` may also be a function of the messages. At least the last `keep` messages stay unchanged.
+    Messages of less than half of `when` tokens are not replaced, so that the start of
+    requests, which providers cache, changes rarely.
     `by` is the agent or model that writes the summary; by default, it is the chat's model. `count`
     returns the number of tokens of a message. The tokens of the summary's model call count as
     tokens of the chat. Raises UsageError for numbers below 1.
@@ -74,12 +76,16 @@ def summarize(
     def due(messages: Sequence[Message]) -> bool:
         return sum(map(count, messages)) > when if isinstance(when, int) else when(messages)
 
+    def pays(messages: Sequence[Message]) -> bool:
+        """Whether a summary of these is worth it; else a large tail would cause one each step."""
+        return not isinstance(when, int) or sum(map(count, messages)) * 2 >= when
+
     async def check(ctx: PreRequest[Any]) -> ModelRequest | None:
         whole = ctx.request.messages
         summary, start = _standing(ctx.run.meta.get(KEY), whole)
         short = _with(summary, whole, start)
         cut = _cut(whole, keep) if due(short) else 0
-        if cut > start:
+        if cut > start and pays(whole[start:cut]):
             agent = _agent(by, ctx.request.model, prompt)
             text = await _summary(agent, ctx.run, summary, whole[start:cut])
             if text is not None:

@@ -8,7 +8,7 @@ its result, because it counts in groups: a user message, or an answer with the r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -45,41 +45,62 @@ def window(
 ) -> Hooks:
     """Send the model only the last messages, up to a number of messages or tokens.
 
-    A request always begins with a user message. If the window begins with an answer, the user
-    message before that answer is added. The last group of messages is always sent, even if it is
-    too large. `count` returns the number of tokens of a message. With `keep`, the window grows to
-    `messages` messages and is then cut to the last `keep`, so that most requests begin like the one
-    before and the provider's prompt cache applies. Raises UsageError if neither `messages` nor
-    `tokens` is given, or if `keep` is not between 1 and `messages` or is used with `tokens`.
+    The window grows to the limit and is then cut to `keep` messages or tokens, by default a quarter
+    of the limit. Most requests therefore begin like the one before, and the provider's prompt cache
+    applies. A request always begins with a user message. If the window begins with an answer, the
+    user message before that answer is added. The last group of messages is always sent, even if it
+    is too large. `count` returns the number of tokens of a message. Raises UsageError if neither
+    `messages` nor `tokens` is given, or if `keep` is not between 1 and the limit, or is used with
+    both.
     """
     if messages is None and tokens is None:
         raise UsageError("window() needs messages= or tokens=")
-    if keep is not None and (tokens is not None or not 1 <= keep <= (messages or 0)):
+    limit = messages if tokens is None else tokens if messages is None else 0
+    if keep is not None and not 1 <= keep <= (limit or 0):
         raise UsageError(
-            f"window({messages!r}, keep={keep!r}): use messages= without tokens=, and a keep= "
-            "from 1 to messages="
+            f"window({messages!r}, tokens={tokens!r}, keep={keep!r}): use one of messages= and "
+            "tokens=, and a keep= from 1 to this limit"
         )
 
+    def low(high: int | None) -> int | None:
+        """What a cut leaves of this limit."""
+        return None if high is None else keep or max(high // 4, 1)
+
+    marks = Marks(messages, tokens, low(messages), low(tokens), count)
+
     def check(ctx: PreRequest[Any]) -> ModelRequest | None:
-        if messages is not None and keep is not None:
-            tail = _since_cut(ctx.request.messages, messages, keep, count)
-        else:
-            tail = _last(ctx.request.messages, messages, tokens, count)
+        tail = _since_cut(ctx.request.messages, marks)
         return None if tail is None else ctx.request.replace(messages=tail)
 
     return (define_hook("preRequest", check, name="window", inherit=inherit, required=required),)
 
 
-def _since_cut(
-    messages: Sequence[Message], most: int, keep: int, count: Count
-) -> tuple[Message, ...] | None:
+class Marks(NamedTuple):
+    """The size at which a window is cut, and the size after the cut."""
+
+    messages: int | None
+    tokens: int | None
+    low_messages: int | None
+    low_tokens: int | None
+    tokens_of: Count
+
+
+def _since_cut(messages: Sequence[Message], marks: Marks) -> tuple[Message, ...] | None:
     """The messages since the last cut; the cuts follow from the history, so none is remembered."""
     window: list[Message] = []
+    size = 0
     for index, message in enumerate(messages):
         window.append(message)
-        group_ends = not isinstance(messages[min(index + 1, len(messages) - 1)], ToolMessage)
-        if len(window) > most and (group_ends or index == len(messages) - 1):
-            window = list(_last(window, keep, None, count) or window)
+        size += 0 if marks.tokens is None else marks.tokens_of(message)
+        if index + 1 < len(messages) and isinstance(messages[index + 1], ToolMessage):
+            continue  # a cut is between groups
+        if (marks.messages is not None and len(window) > marks.messages) or (
+            marks.tokens is not None and size > marks.tokens
+        ):
+            window = list(
+                _last(window, marks.low_messages, marks.low_tokens, marks.tokens_of) or window
+            )
+            size = 0 if marks.tokens is None else sum(map(marks.tokens_of, window))
     return tuple(window) if len(window) < len(messages) else None
 
 

@@ -66,6 +66,9 @@ def audit(
             more["calls"] = [_call(call, content) for call in message.tool_calls] or None
         elif isinstance(message, ToolMessage):
             more |= {"call": message.call_id, "tool": message.name, "outcome": message.outcome}
+            if message.ran is not None:
+                more["hooks"] = message.ran.hooks or None
+                more["hook_ids"] = message.ran.hook_ids or None
             if message.outcome != "ok":  # a refused call has no other line
                 more["arguments"] = content_of(_arguments(ctx.run, message.call_id))
         await add_line(

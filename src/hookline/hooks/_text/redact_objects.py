@@ -21,6 +21,7 @@ from hookline import (
     UserMessage,
 )
 from hookline.hooks._text.text_redactor import Redactor
+from hookline.storage import RanCall
 
 M = TypeVar("M", UserMessage, AssistantMessage, ModelResponse)
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")  # what ids and names cannot have
@@ -36,10 +37,15 @@ class Clean:
     def message(self, message: Message) -> Message:
         """Redact a message. The calls of an answer stay, because `onResponse` has redacted them."""
         if isinstance(message, ToolMessage):
-            return message.replace(text=self._redactor.text(message.text))
+            text = self._redactor.text(message.text)
+            return message.replace(text=text, ran=message.ran and self._ran(message.ran))
         if isinstance(message, AssistantMessage):
             return self.parts(message, calls=False)
         return self.parts(message)
+
+    def _ran(self, ran: RanCall) -> RanCall:
+        note = ran.note and self._redactor.text(ran.note)
+        return ran if note == ran.note else ran.replace(note=note)
 
     def parts(self, holder: M, *, calls: bool = True) -> M:
         """Redact the parts of an object."""

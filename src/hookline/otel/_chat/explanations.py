@@ -93,4 +93,7 @@ def tell_hook(kit: Kit, ctx: OnHook[Any], trace: Trace | None, call: ModelCall |
     kit.instruments.hook_duration.record(ctx.duration, labels, None if op is None else op.context)
     if ctx.outcome == "ok" or op is None or trace is None or not op.span.is_recording():
         return
-    op.span.add_event(names.HOOK_EVENT, {**labels, names.HOOK_DURATION: ctx.duration})
+    attributes: dict[str, Any] = {**labels, names.HOOK_DURATION: ctx.duration}
+    if ctx.id is not None:
+        attributes[names.HOOK_ID] = names.whole(ctx.id)
+    op.span.add_event(names.HOOK_EVENT, attributes)

@@ -176,6 +176,10 @@ class ModelCall(Operation):
         if self._reader_wait:
             self.attributes[names.READER_WAIT] = self._reader_wait
             trace.sums.reader_wait += self._reader_wait
+        if self.attempts and self.span.is_recording():
+            share = kit.prefixes.share(self._run, self.request)
+            if share is not None:
+                self.attributes[names.PREFIX] = share
         self.attributes.update(usage_of(self._usage, kit.semconv.cache_write))
         text = self._write(error, exc) if kit.writes else None
         self.finish(at, error, text)

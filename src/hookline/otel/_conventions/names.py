@@ -64,6 +64,7 @@ STEPS: Final = "hookline.steps"
 ATTEMPTS: Final = "hookline.attempts"
 EARLIER: Final = "hookline.input.earlier_messages"
 OMITTED_MESSAGES: Final = "hookline.input.dropped_messages"
+PREFIX: Final = "hookline.prefix"
 READER_WAIT: Final = "hookline.reader_wait"
 STOP_REASON: Final = "hookline.stop_reason"
 PENDING: Final = "hookline.pending"
@@ -85,8 +86,10 @@ STATUS_EVENTS: Final = {
     "guardrail": ("hookline.guardrail", ("name", "on", "why")),
     "handoff": ("hookline.handoff", ("from", "to")),
     "summarized": ("hookline.summarized", ("messages", "tokens")),
+    "prefix-moved": ("hookline.prefix_moved", ("hook", "share", "lost", "differs")),
 }
 HOOK_NAME: Final = "hookline.hook.name"
+HOOK_ID: Final = "hookline.hook.id"
 HOOK_POINT: Final = "hookline.hook.point"
 HOOK_OUTCOME: Final = "hookline.hook.outcome"
 HOOK_DURATION: Final = "hookline.hook.duration"

@@ -19,6 +19,7 @@ from hookline.otel._emit.content import Content
 from hookline.otel._emit.failures import report
 from hookline.otel._emit.log_events import Events
 from hookline.otel._emit.metrics import Instruments
+from hookline.otel._emit.prefixes import Prefixes
 
 Attributes = Mapping[str, Any] | Callable[[Run[Any]], Mapping[str, Any]]
 """Additional attributes of every span: a mapping, or a function of the chat."""
@@ -46,6 +47,7 @@ class Kit:
         "instruments",
         "metered",
         "openinference",
+        "prefixes",
         "semconv",
         "shows",
         "source",
@@ -71,6 +73,7 @@ class Kit:
         attributes: Attributes | None,
     ) -> None:
         self.tracer = tracer
+        self.prefixes = Prefixes()
         self.instruments = instruments
         self.events = events
         self.content = content

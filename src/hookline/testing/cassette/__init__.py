@@ -12,5 +12,18 @@ Experimental: this module may change in a minor version.
 from hookline.testing.cassette._block import cassette
 from hookline.testing.cassette._cassette import Action, Cassette, Mode
 from hookline.testing.cassette._difference import CassetteError, Difference
+from hookline.testing.cassette._tape import Abort, CallEntry, Request, Track, read_cassette
 
-__all__ = ["Action", "Cassette", "CassetteError", "Difference", "Mode", "cassette"]
+__all__ = [
+    "Abort",
+    "Action",
+    "CallEntry",
+    "Cassette",
+    "CassetteError",
+    "Difference",
+    "Mode",
+    "Request",
+    "Track",
+    "cassette",
+    "read_cassette",
+]

@@ -7,7 +7,6 @@ has an answer of its own.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Generator
@@ -38,6 +37,7 @@ from hookline.points import (
     OnChatAbort,
     OnChatDone,
     OnStatus,
+    PreRequest,
 )
 from hookline.testing.cassette._calls import (
     call_difference,
@@ -60,6 +60,7 @@ from hookline.testing.cassette._tape import (
     Lane,
     Request,
     Track,
+    lane_name,
     numbered,
     read_tape,
     write_tape,
@@ -70,7 +71,6 @@ Mode: TypeAlias = Literal["all", "model"]
 Action: TypeAlias = Literal["auto", "record", "replay", "patch"]
 """What the cassette does; "auto" replays a file that exists, and records one that does not."""
 VARIABLE: Final = "HOOKLINE_CASSETTE"
-NAME_LENGTH: Final = 60
 INNERMOST: Final[Any] = {"name": "cassette", "priority": -1_000_000_000, "inherit": True}
 # Set while a tool runs whose result is recorded: the chats that it begins are part of the result.
 _IN_TOOL: Final[ContextVar[bool]] = ContextVar("hookline_cassette_in_tool", default=False)
@@ -102,6 +102,7 @@ class Cassette:
     def hooks(self) -> list[HookDef]:
         """The hooks that record and replay."""
         return [
+            define_hook("preRequest", self._step, **INNERMOST),
             define_hook("aroundRequest", self._request, **INNERMOST),
             define_hook("aroundToolCall", self._call, **INNERMOST),
             define_hook("onStatus", self._status, **INNERMOST),
@@ -119,7 +120,7 @@ class Cassette:
         parent = self._lanes.get(run.parent_chat_id or "")
         place = ""
         if parent is None:
-            name = self._name_of(run)
+            name = lane_name(run, self._scrub)
         else:
             place = parent.places.get(run.path[-1], run.path[-1])
             name = f"{parent.name} / call {place}"
@@ -127,14 +128,6 @@ class Cassette:
         recorded = self._tracks.get(name) or self._nearest(name)
         lane = self._lanes[run.chat_id] = Lane(name, recorded, parent=parent, call=place, run=run)
         return lane
-
-    def _name_of(self, run: Run[Any]) -> str:
-        texts = [message.text for message in run.history if message.role == "user"]
-        text = self._scrub(texts[-1]) if texts else ""
-        if len(text) > NAME_LENGTH:
-            digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-            text = f"{text[:NAME_LENGTH]}… {digest}"
-        return json.dumps(text, ensure_ascii=False)
 
     def _nearest(self, name: str) -> Track:
         """The recorded chat that this one was probably, to say what differs."""
@@ -167,6 +160,13 @@ class Cassette:
             raise self.error()
 
     # ── requests ────────────────────────────────────────────────────────────────────────────
+
+    async def _step(self, ctx: PreRequest[Any]) -> None:
+        if not _IN_TOOL.get():
+            lane = self._lane(ctx.run)
+            if not self._is_live(lane):
+                await lane.reach(ctx.iteration)
+            lane.now.steps = ctx.iteration + 1
 
     async def _request(
         self, ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]

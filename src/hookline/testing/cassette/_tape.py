@@ -7,6 +7,7 @@ not matter in which order chats run at the same time. Chats with equal messages 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 from collections import defaultdict
@@ -17,9 +18,11 @@ import msgspec
 
 from hookline import Run
 from hookline.testing.cassette._difference import CassetteError, pretty
+from hookline.testing.cassette._scrub import Scrub
 from hookline.testing.cassette._shape import fold, unfold
 
 FORMAT: Final = 1
+NAME_LENGTH: Final = 60
 AGAIN: Final = "delete the file and run the test to record it again"
 
 
@@ -27,15 +30,20 @@ class Request(msgspec.Struct):
     """A request and its answer."""
 
     step: int
+    """The step of the chat, counted from 0."""
     body: dict[str, Any]
+    """What the model read: the system text, tools, settings and messages, without ids."""
     answer: dict[str, Any] = {}
+    """The `chunks`, the `error` if there was one, and `ended`, false if the answer was cut off."""
 
 
 class CallEntry(msgspec.Struct, omit_defaults=True):
     """One run of a call."""
 
     tool: str
+    """The tool's name."""
     arguments: dict[str, Any] = {}
+    """The arguments with which it ran."""
     effects: list[dict[str, Any]] = []
     """The progress that the tool reported and the questions that it asked, in order."""
     changes: dict[str, dict[str, Any]] = {}
@@ -47,21 +55,29 @@ class CallEntry(msgspec.Struct, omit_defaults=True):
     ended: bool = True
     """False if the chat was aborted while the tool ran."""
     result: dict[str, Any] | None = None
+    """The result as JSON data; None if the tool leads to another agent, or did not end."""
 
 
 class Abort(msgspec.Struct, omit_defaults=True):
     """How a chat was aborted."""
 
     reason: str | None = None
+    """The reason, if there was one."""
     by_reader: bool = False
+    """Whether the reader left the stream."""
 
 
 class Track(msgspec.Struct, omit_defaults=True):
     """What a cassette has of one chat."""
 
+    steps: int = 0
+    """The number of steps that have begun."""
     requests: list[Request] = []
+    """The requests in order, also those that failed."""
     calls: dict[str, list[CallEntry]] = {}
+    """The runs of each call, by its step and its position in the answer: `0.1`."""
     abort: Abort | None = None
+    """How the chat was aborted; None if it was not."""
 
 
 class Lane:
@@ -137,24 +153,39 @@ class Lane:
             self._moved.clear()
             await self._moved.wait()
 
+    async def reach(self, step: int) -> None:
+        """Go no further than the recorded chat, which may have been aborted before this step."""
+        if not self.was_cut:
+            return
+        if step >= self.recorded.steps:
+            await self.wait_for_abort()
+        elif self.next_request() is None:  # a wrapper waits until the abort
+            self.settle_above()
+
     async def wait_for_abort(self, place: str = "") -> None:
         """Wait in an answer, or in the call at this place, for the abort that ended the chat.
 
         A chat that aborted itself is aborted once all its calls have come to where they were.
         """
-        top: Lane = self
-        levels: list[tuple[Lane, str]] = [(self, place)] if place else []
-        while top.parent is not None and not top.parent.ended(top.call):
-            levels.append((top.parent, top.call))
-            top = top.parent
-        for lane, call in levels:
-            lane.settle(call)
-        for lane, call in levels:
+        if place:
+            self.settle(place)
+        top, levels = self.settle_above()
+        for lane, call in [(self, place), *levels] if place else levels:
             await lane._others_settle(call)
         abort = top.recorded.abort
         if abort is not None and not abort.by_reader:
             top.run.abort(abort.reason)
         await asyncio.Event().wait()
+
+    def settle_above(self) -> tuple[Lane, list[tuple[Lane, str]]]:
+        """Settle the calls that lead here and did not end; return them, and the chat above."""
+        top: Lane = self
+        levels: list[tuple[Lane, str]] = []
+        while top.parent is not None and not top.parent.ended(top.call):
+            top.parent.settle(top.call)
+            levels.append((top.parent, top.call))
+            top = top.parent
+        return top, levels
 
     def ended(self, place: str) -> bool:
         """Whether the call ended when it was recorded."""
@@ -165,8 +196,13 @@ class Lane:
 # ── the file ────────────────────────────────────────────────────────────────────────────────
 
 
-def read_tape(path: Path, mode: str) -> dict[str, Track]:
-    """Read the chats of a file; raises CassetteError if it is not a cassette of this mode."""
+def read_cassette(path: str | os.PathLike[str]) -> dict[str, Track]:
+    """Read the chats of a file by their names; raises CassetteError if it is not a cassette."""
+    return read_tape(Path(path), None)
+
+
+def read_tape(path: Path, mode: str | None) -> dict[str, Track]:
+    """Read the chats of a file of this mode, or of any mode."""
     text = path.read_text(encoding="utf-8")
     try:
         loaded = json.loads(text)
@@ -179,7 +215,7 @@ def read_tape(path: Path, mode: str) -> dict[str, Track]:
             f"cassette {str(path)!r} has format {version!r}, and this version reads {FORMAT}; "
             f"{AGAIN}"
         )
-    if data.get("mode") != mode:
+    if mode is not None and data.get("mode") != mode:
         raise CassetteError(
             f"cassette {str(path)!r} was recorded with mode={data.get('mode')!r}, not {mode!r}; "
             "use the recorded mode, or record it again"
@@ -213,6 +249,16 @@ def write_tape(path: Path, mode: str, tracks: dict[str, Track]) -> None:
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     new.write_text("\n".join(lines) + "\n", encoding="utf-8")
     new.replace(path)
+
+
+def lane_name(run: Run[Any], scrub: Scrub) -> str:
+    """The message of the chat, as JSON; a long one is cut and has a digest."""
+    texts = [message.text for message in run.history if message.role == "user"]
+    text = scrub(texts[-1]) if texts else ""
+    if len(text) > NAME_LENGTH:
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        text = f"{text[:NAME_LENGTH]}… {digest}"
+    return json.dumps(text, ensure_ascii=False)
 
 
 def numbered(name: str, counts: defaultdict[str, int]) -> str:

@@ -6,7 +6,7 @@ from base64 import b64encode
 from operator import is_
 from typing import Any, TypeVar, cast
 
-from hookline import File, Image, Message, Source, ToolMessage
+from hookline import File, Image, Message, Source, Text, ToolMessage, UserMessage
 
 Part = TypeVar("Part", bound=Source | Image | File)
 
@@ -29,6 +29,24 @@ def attachment_part(id: str, part: Source | Image | File) -> dict[str, Any]:
         "title": title or name or "file",
         **({"filename": name} if name else {}),
     }
+
+
+def ui_message(message: UserMessage) -> dict[str, Any]:
+    """Encode a user's message as a UI message."""
+    parts = [_user_part(part) for part in message.parts]
+    return {"id": message.id, "role": "user", "parts": parts}
+
+
+def _user_part(part: Text | Image | File) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    url = part.url
+    if part.data is not None:
+        url = f"data:{part.media_type};base64,{b64encode(part.data).decode()}"
+    out = {"type": "file", "mediaType": part.media_type, "url": url or ""}
+    if isinstance(part, File) and part.name:
+        out["filename"] = part.name
+    return out
 
 
 def address_of(part: Source | Image | File) -> str | None:

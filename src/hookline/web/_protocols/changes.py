@@ -18,6 +18,7 @@ from hookline import (
     Source,
     ToolCall,
     ToolMessage,
+    UserMessage,
 )
 from hookline.events import ChatStarted, ErrorInfo, Status, ToolCallFinished
 
@@ -120,6 +121,13 @@ class ResultCommitted(Change, frozen=True):
     message: ToolMessage
 
 
+class SentChanged(Change, frozen=True):
+    """A message that was sent into the running chat, as it was sent or as it was delivered."""
+
+    status: Literal["queued", "delivered", "returned"]
+    message: UserMessage
+
+
 def decision_on(message: ToolMessage) -> dict[str, str]:
     """Return who decided on a call, and the remark of the decision."""
     ran = message.ran
@@ -129,6 +137,20 @@ def decision_on(message: ToolMessage) -> dict[str, str]:
 
 class StatusShown(Change, frozen=True):
     event: Status
+
+
+class SubAgentChanged(Change, frozen=True, kw_only=True):
+    """A sub-agent has begun or ended. `waits`: it has a call that waits for an approval."""
+
+    id: str
+    name: str
+    path: tuple[str, ...]
+    """The calls that lead to it; the last one has started it."""
+    parent: str | None
+    """The sub-agent that has started it, if it was not the agent itself."""
+    status: Literal["running", "done", "waits", "aborted", "failed"]
+    text: str | None = None
+    """The text of the error, for a sub-agent that failed."""
 
 
 class ApprovalPending(Change, frozen=True):
@@ -168,7 +190,9 @@ AnyChange: TypeAlias = (
     | Withdrawn
     | MessageCommitted
     | ResultCommitted
+    | SentChanged
     | StatusShown
+    | SubAgentChanged
     | ApprovalPending
     | Done
     | Aborted

@@ -7,8 +7,11 @@ each change. It keeps these rules for every sequence of events:
 - At most one text or reasoning part is open, and none when a call begins.
 - A call gets its result only after it was opened, in this answer or in the one that it continues.
 - The ids are those of the committed messages: `chat id.number among its messages`.
+- A message that was sent into the chat is delivered or returned before the end.
 
-Events of sub-agents are not part of the answer; only their statuses are passed on.
+- Each sub-agent that has begun ends before the end.
+
+The other events of sub-agents are not part of the answer; only their statuses are passed on.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from hookline import (
     Source,
     ToolCall,
     ToolMessage,
+    UserMessage,
 )
 from hookline.events import (
     ChatAborted,
@@ -33,6 +37,7 @@ from hookline.events import (
     ErrorInfo,
     FileAdded,
     MessageAdded,
+    MessageQueued,
     PartEnd,
     ReasoningDelta,
     ResponseReset,
@@ -66,11 +71,13 @@ from hookline.web._protocols.changes import (
     PartMore,
     PartOpen,
     ResultCommitted,
+    SentChanged,
     StatusShown,
     StepClose,
     StepOpen,
     Withdrawn,
 )
+from hookline.web._protocols.sub_agents import SubAgents
 
 
 class Outline:
@@ -94,6 +101,8 @@ class Outline:
         self._decided: set[str] = set()  # calls that have started
         self._finished: set[str] = set()
         self._spoke = False
+        self._sub_agents = SubAgents()
+        self._queued: dict[str, UserMessage] = {}  # sent into the chat and not delivered, by id
 
     @property
     def message_id(self) -> str:
@@ -107,8 +116,7 @@ class Outline:
         if self.complete:
             return changes
         if event.path or (self._chat_id is not None and event.chat_id != self._chat_id):
-            if isinstance(event, Status):
-                changes.append(StatusShown(event))
+            changes.extend(self._sub_agents.take(event))
             return changes
         self._take(event)
         return changes
@@ -148,6 +156,9 @@ class Outline:
                 self._finish_call(event)
             case MessageAdded():
                 self._add(event)
+            case MessageQueued(message=message):
+                self._queued[message.id] = message
+                self._changes.append(SentChanged("queued", message))
             case ResponseReset():
                 self._withdraw()
             case StepStarted():
@@ -166,7 +177,7 @@ class Outline:
                 self._end(Aborted(event.reason, self._step))
             case ChatFailed():
                 self._end(Failed(event.error, self._step))
-            case _:  # ApprovalRequested, sent at the end if it is still open; MessageQueued
+            case _:  # ApprovalRequested, sent at the end if it is still open
                 pass
 
     def _add(self, event: MessageAdded) -> None:
@@ -182,6 +193,9 @@ class Outline:
             self._close_call(message.call_id)
             self._lose(message.call_id)
             self._changes.append(ResultCommitted(message))
+        elif isinstance(message, UserMessage) and message.id in self._queued:
+            del self._queued[message.id]
+            self._changes.append(SentChanged("delivered", message))
         self._messages += 1
 
     def _more(self, kind: PartKind, text: str) -> None:
@@ -309,5 +323,8 @@ class Outline:
         if not isinstance(last, Done):
             for id in list(self._open):
                 self._lose(id)
+        self._changes.extend(self._sub_agents.stop())
+        for message in self._queued.values():
+            self._changes.append(SentChanged("returned", message))
         self._changes.append(last)
         return self._changes

@@ -17,17 +17,33 @@ from hookline import (
     UserMessage,
 )
 from hookline.errors import UsageError
+from hookline.web._http.refused import Refused
 from hookline.web._protocols.ag_ui.encoder import AgUiEncoder
-from hookline.web._protocols.ag_ui.messages import parse_ag_ui, to_ag_ui_messages
+from hookline.web._protocols.ag_ui.messages import (
+    from_ag_ui_messages,
+    parse_ag_ui,
+    to_ag_ui_messages,
+)
 from hookline.web._protocols.ai_sdk.encoder import AiSdkEncoder, AiSdkVersion, chunks_of
-from hookline.web._protocols.ai_sdk.messages import to_ui_messages
+from hookline.web._protocols.ai_sdk.messages import from_ui_messages, to_ui_messages
 from hookline.web._protocols.ai_sdk.request import parse_ai_sdk
 from hookline.web._protocols.error_texts import DescribeError, Mask
-from hookline.web._protocols.incoming import Incoming, SystemPolicy
+from hookline.web._protocols.incoming import (
+    Incoming,
+    SystemPolicy,
+    not_empty,
+    object_of,
+    only,
+)
 from hookline.web._protocols.native.encoder import NativeEncoder
-from hookline.web._protocols.native.messages import parse_native, to_native_messages
+from hookline.web._protocols.native.messages import (
+    parse_native,
+    parse_user_message,
+    to_native_messages,
+)
 from hookline.web._runs.backlog import RunView
 from hookline.web._runs.header import Header
+from hookline.web._runs.run import When
 
 Protocol: TypeAlias = Literal["native", "ai-sdk", "ag-ui"]
 """The protocols that a route can speak."""
@@ -53,6 +69,22 @@ def parse(protocol: Protocol, body: dict[str, Any], system: SystemPolicy = "refu
     if protocol == "ag-ui":
         return parse_ag_ui(body, system=system)
     return parse_native(body)
+
+
+def parse_sent(protocol: Protocol, body: dict[str, Any]) -> tuple[UserMessage, When]:
+    """Parse a message for a running answer: `{"message", "when"}`; raises Refused."""
+    only(body, "The body", ("message", "when"))
+    when = body.get("when", "next")
+    if when not in ("next", "idle"):
+        raise Refused(400, "when must be 'next' or 'idle'.")
+    value = body.get("message")
+    if protocol == "native":
+        return parse_user_message(value), when
+    read = from_ui_messages if protocol == "ai-sdk" else from_ag_ui_messages
+    messages = read([object_of(value, "message")])
+    if len(messages) != 1 or not isinstance(messages[0], UserMessage):
+        raise Refused(400, "The message must be a user message.")
+    return not_empty(messages[0]), when
 
 
 def encoder_for(

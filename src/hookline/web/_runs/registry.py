@@ -9,12 +9,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from hookline import ChatStream, Message, Run
+from hookline import ChatStream, Message, Run, UserMessage
 from hookline.web._http.refused import Refused
 from hookline.web._runs.header import Header
 from hookline.web._runs.preparing import Starts
 from hookline.web._runs.queue import Lines, Place
-from hookline.web._runs.run import DEFAULT_CAPS, Caps, Live, Sink
+from hookline.web._runs.run import DEFAULT_CAPS, Caps, Live, Receipt, Sink, When
 
 CLOSING: Final = "the server is shutting down"
 
@@ -22,8 +22,8 @@ CLOSING: Final = "the server is shutting down"
 class Runs:
     """The current runs. All routes of a process share one `Runs` object.
 
-    The key of a run names its conversation. A second run with the same key is refused. The argument
-    of `find` and `stop` is the key.
+    The key of a run names its conversation. A second run with the same key is refused. The first
+    argument of `find`, `send` and `stop` is the key.
     """
 
     def __init__(self, caps: Caps = DEFAULT_CAPS) -> None:
@@ -193,6 +193,14 @@ class Runs:
         """Find the run with this key; with `include_ended`, also one that has ended and is kept."""
         live = self._live.get(key)
         return live if live is not None and (include_ended or not live.over) else None
+
+    def send(self, key: str, message: UserMessage, when: When = "next") -> Receipt | None:
+        """Send a message into the run with this key; None if nothing runs.
+
+        If the receipt has no `refused`, the message is queued: the run's stream tells the rest.
+        """
+        live = self.find(key, include_ended=True)  # it knows a message that is sent again
+        return None if live is None else live.send(message, when)
 
     def stop(self, key: str, reason: str = "stopped by the user") -> bool:
         """Stop the run with this key, and the requests that have not begun or wait for it; False

@@ -12,12 +12,12 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 from traceback import extract_tb
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from hookline import ChatStream, Message
-from hookline.errors import ModelError, StreamInterruptedError
+from hookline import ChatStream, Message, UserMessage
+from hookline.errors import ModelError, StreamInterruptedError, StreamStateError
 from hookline.events import ChatAborted, ChatDone, ChatEvent, ChatFailed, strict
 from hookline.web._runs.backlog import Backlog, Item
 from hookline.web._runs.header import Header, id_of_chat
@@ -29,6 +29,9 @@ BY_HOOK: Final = "raised by hook "
 LAST: Final = (ChatDone, ChatAborted, ChatFailed)
 FRAMES: Final = 4  # frames of a traceback in one line of the log
 CODE: Final = 100  # characters of a word that a service chose
+When: TypeAlias = Literal["next", "idle"]
+"""When a message that was sent into a run is added to the history."""
+REPEATS: Final = 1000  # ids of sent messages by which a repeated message is recognized
 
 
 class Caps(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +69,15 @@ class Caps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_CAPS = Caps()
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The reply to a message that was sent into a run."""
+
+    id: str
+    """The id that the message has in the stream and in the history."""
+    refused: str | None = None
+    """Why the message was not queued, and will not be delivered; None if it was queued."""
 
 
 class Sink(Protocol):
@@ -137,6 +149,7 @@ class Live:
         self._caps = caps
         self._unread = False  # there is no reader any more: further events are dropped
         self._retired = False  # the run can no longer be found
+        self._sent: dict[str, Receipt] = {}  # by the client's id of the message
         self._task: asyncio.Task[None] | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._loop = asyncio.get_running_loop()
@@ -258,6 +271,27 @@ class Live:
             self._unread = True
             self.log.forget()
         return timely
+
+    def send(self, message: UserMessage, when: When = "next") -> Receipt | None:
+        """Send a message into the running chat; None if the chat has not begun or has ended.
+
+        The message is queued once, even if the client sends it again under the same id.
+        """
+        known = self._sent.get(message.id)
+        if known is not None or self.over:
+            return known
+        try:
+            sent = self._stream.send(message, when)
+        except StreamStateError:
+            return None
+        if sent.status == "returned":
+            return Receipt(id=sent.message.id, refused=sent.reason)
+        receipt = Receipt(id=sent.message.id)
+        if message.id:
+            self._sent[message.id] = receipt
+            if len(self._sent) > REPEATS:
+                del self._sent[next(iter(self._sent))]
+        return receipt
 
     async def answers_used(self) -> None:
         """Wait until the calls that the run's approvals let run have begun."""

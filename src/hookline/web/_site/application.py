@@ -5,6 +5,7 @@
     POST   /{protocol}/{id}/stop        stop that run
     GET    /{protocol}/{id}/messages    the messages, in the form of that protocol; an empty list
                                         for an unknown conversation
+    POST   /{protocol}/{id}/messages    send a message into that run
     …      /conversations               the principal's conversations: see `routes.py`
     GET    /, /page.css, /page.js       the chat page, if it is on, and /page for its requests
 
@@ -25,10 +26,11 @@ from hookline.web._http.messages import Reply, Request, json_reply, refusal
 from hookline.web._http.refused import Refused
 from hookline.web._http.sse import plain
 from hookline.web._page.files import page_file
-from hookline.web._protocols.incoming import id_of
+from hookline.web._protocols.incoming import id_of, read_object
 from hookline.web._protocols.table import (
     PROTOCOLS,
     Protocol,
+    parse_sent,
     shown_messages,
     untold,
 )
@@ -42,6 +44,7 @@ from hookline.web._site.answers.streaming import Streaming, start_of
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Index, conversation_key
 from hookline.web._site.inbox import Inbox
+from hookline.web._site.policies import PolicyRoutes
 from hookline.web._site.routes import Routes
 from hookline.web._site.statuses import refused_for
 from hookline.web.relay._remote.run import RemoteRun
@@ -64,9 +67,11 @@ class Site:
         self._presence = Presence(config.agent.bus)
         self._answers = Answers(config, self._index, self._presence)
         self._routes = Routes(config, self._index)
-        self._inbox: Inbox | None = None
+        self._lists: dict[str, Inbox | PolicyRoutes] = {}  # by the first part of the path
         if config.approvers is not None:
-            self._inbox = Inbox(config, self._index, self._answers, config.approvers)
+            self._lists["approvals"] = Inbox(config, self._index, self._answers, config.approvers)
+        if config.policies is not None:
+            self._lists["policies"] = PolicyRoutes(config, self._index, config.policies)
         if config.page is not None:
             self.runs.record = self._routes.timelines.begin
 
@@ -142,11 +147,11 @@ class Site:
         first, _, rest = request.path.removeprefix("/").partition("/")
         if first == "conversations":
             return await self._conversations(request, principal, rest)
-        if first == "approvals" and not rest and self._inbox is not None:
+        if first in self._lists and not rest:
             if request.method == "POST":
-                return await self._inbox.decide(request, principal)
+                return await self._lists[first].post(request, principal)
             _allow(request, "GET")
-            return await self._inbox.entries(principal)
+            return await self._lists[first].get(principal)
         if first == "page":
             _allow(request, "POST" if rest == "markdown" else "GET")
             return await self._routes.page(request, principal, rest)
@@ -164,6 +169,8 @@ class Site:
         if what == "stop":
             _allow(request, "POST")
             return json_reply({"stopped": await self._stop(principal, id)})
+        if what == "messages" and request.method == "POST":
+            return await self._send(request, principal, protocol, id)
         if what == "messages":
             _allow(request, "GET")
             return await self._messages(principal, protocol, id)
@@ -178,6 +185,20 @@ class Site:
         if self._config.relay is None:
             return False
         return await self._config.relay.stop(key, principal, "stopped by the user")
+
+    async def _send(self, request: Request, principal: str, protocol: Protocol, id: str) -> Reply:
+        """Send a message into the running answer, in this or another process."""
+        body = await request.body(self.runs.caps.body_bytes, self.runs.caps.send)
+        message, when = parse_sent(protocol, read_object(body))
+        key = conversation_key(principal, id)
+        receipt = self.runs.send(key, message, when)
+        if receipt is None and self._config.relay is not None:
+            receipt = await self._config.relay.send(key, principal, message, when)
+        if receipt is None:
+            raise Refused(409, "No answer takes this message now; send it as a new message.")
+        if receipt.refused is not None:
+            raise Refused(409, f"Not delivered: {receipt.refused}; send it as a new message.")
+        return json_reply({"id": receipt.id, "status": "queued"}, 202)
 
     async def _replay(
         self, request: Request, principal: str, protocol: Protocol, id: str

@@ -35,6 +35,7 @@ class SiteConfig(msgspec.Struct, frozen=True, kw_only=True):
     edits: bool = True
     approvals: bool = True
     approvers: Any = None  # Approvers: the inbox imports this module
+    policies: Any = None  # Policies, for the same reason
     client_tools: ClientTools = ()
     ag_ui_state: AgUiState | None = None
     ag_ui_context: bool = False

@@ -39,12 +39,12 @@ class Inbox:
         self._answers = answers
         self._approvers = approvers
 
-    async def entries(self, principal: str) -> Reply:
+    async def get(self, principal: str) -> Reply:
         """List the pending requests that the principal may answer, the oldest first."""
         requests = await self._requests_for(principal)
         return json_reply({"approvals": [_entry(request) for request in requests]})
 
-    async def decide(self, http: Request, principal: str) -> Reply:
+    async def post(self, http: Request, principal: str) -> Reply:
         """Answer one request; its chat continues without a reader."""
         caps = self._config.runs.caps
         body = read_object(await http.body(caps.body_bytes, caps.send))

@@ -49,6 +49,7 @@ class Routes:
         self._edits = config.edits
         self._approvals = config.approvals
         self._inbox = config.approvers is not None
+        self._policies = config.policies is not None
         self._runs = config.runs
         page = self._page = config.page
         price = None if page is None else page.price
@@ -193,6 +194,7 @@ class Routes:
             "edits": self._edits,
             "approvals": self._approvals,
             "inbox": self._inbox,
+            "policies": self._policies,
             "most": self._caps.body_bytes,
         }
 

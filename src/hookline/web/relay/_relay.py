@@ -5,9 +5,9 @@ in all processes. The process of the run gives each event to its own readers, an
 run's stream. When another process gets a request for the run, it finds the run's header, checks the
 principal, and follows the stream. A process counts as alive while its key `worker:ID` exists, which
 it renews. A run whose process is gone may be replaced; its readers are asked to reload the
-messages. To stop a run, a process sends a message to the inbox of the run's process, which checks
-the principal again and answers. A durable chat is shown by the process that runs it (`_durable`),
-and announced by the client of its engine.
+messages. To stop a run, or to send a user's message into it, a process sends a note to the inbox of
+the run's process, which checks the principal again and answers. A durable chat is shown by the
+process that runs it (`_durable`), and announced by the client of its engine.
 """
 
 from __future__ import annotations
@@ -18,27 +18,20 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hookline import Message
+from hookline import Message, UserMessage
 from hookline.errors import UsageError
 from hookline.events import ChatEvent
 from hookline.runtimes import Journal
 from hookline.web._runs.header import Header
 from hookline.web._runs.registry import Runs
-from hookline.web._runs.run import Live
+from hookline.web._runs.run import Live, Receipt, When
 from hookline.web.relay._claims import Claims
 from hookline.web.relay._durable.chats import LifePublisher
 from hookline.web.relay._link import Link
 from hookline.web.relay._messages import ProcessInbox
 from hookline.web.relay._observe import Observer
 from hookline.web.relay._reader import Feed
-from hookline.web.relay._redis import (
-    DURABLE,
-    SAY,
-    Names,
-    check_url,
-    connect,
-    unreachable,
-)
+from hookline.web.relay._redis import DURABLE, SAY, Names, check_url, connect, unreachable
 from hookline.web.relay._remote.run import RemoteRun
 from hookline.web.relay._remote.runs import RemoteRuns
 from hookline.web.relay._writer import BATCH, OBSERVED, RunSink, Writer, partition_of
@@ -286,6 +279,15 @@ class RedisRelay:
     async def stop(self, key: str, principal: str, reason: str) -> bool:
         """Stop the run of a conversation in another process; returns False if there is no run."""
         return await self._inbox.stop(key, principal, reason)
+
+    async def send(
+        self, key: str, principal: str, message: UserMessage, when: When
+    ) -> Receipt | None:
+        """Send a message into the run of a conversation in another process; None if there is none.
+
+        Raises Refused if nobody knows whether the other process has queued the message.
+        """
+        return await self._inbox.send(key, principal, message, when)
 
     async def forget(self, key: str) -> None:
         """Delete the runs of a conversation, and its events for remote observers."""

@@ -1,11 +1,10 @@
-// The message field: the text, the attached files, and the queued message.
+// The message field: the text, the attached files, and the queued messages.
 
 import { $, button, make, tell } from './dom.js';
 import { actions } from './server.js';
 
 const PICTURES = /^image\/(?:png|jpeg|gif|webp)$/;
 let files = []; // { name, media_type, data, url, size }
-let queued = null; // the parts of a message to be sent after the answer
 
 export function grow() {
   $('say').style.height = 'auto';
@@ -73,13 +72,11 @@ export function take() {
 }
 
 function giveBack(text, before) {
-  if (!$('say').value) $('say').value = text;
-  if (!files.length) files = before;
+  $('say').value = [text, $('say').value].filter(Boolean).join('\n');
+  files = [...before, ...files];
   showFiles();
   grow();
 }
-
-// ── the queued message ──
 
 export function hint(text) {
   $('hint').textContent = text;
@@ -87,29 +84,67 @@ export function hint(text) {
   tell(text);
 }
 
-export function enqueue() {
-  const taken = take();
-  if (!taken) return;
-  if (queued) { taken.back(); hint('One message is already waiting.'); return; }
-  queued = taken;
-  const words = taken.parts.find(({ part }) => part === 'text')?.text ?? 'a file';
-  $('queued').replaceChildren(make('span', 'brief', `Will be sent after this answer: ${words}`),
-    button('plain', 'Edit it', unqueue, 'close'));
+// ── queued messages ──
+//
+// A message that is written while an answer runs is sent into the answer, where it waits for its
+// place. If the answer takes no message, the message is sent after it.
+
+const rows = new Map(); // the rows of the waiting messages, by id; '' is sent after the answer
+const sent = new Map(); // the messages that this page has sent into an answer, by id
+let later = null; // the message to be sent after the answer
+
+function showRow(id, label, parts, ...tools) {
+  const words = parts.find(({ part }) => part === 'text')?.text ?? 'a file';
+  const row = make('p', 'waits', null, make('span', 'brief', `${label}: ${words}`), ...tools);
+  rows.set(id, row);
+  $('queued').append(row);
   $('queued').hidden = false;
-  tell('It will be sent after this answer.');
+  tell(`${label}.`);
 }
 
-export function unqueue() {
-  const taken = queued;
-  queued = null;
-  $('queued').hidden = true;
-  taken?.back();
+function hideRow(id) {
+  rows.get(id)?.remove();
+  rows.delete(id);
+  $('queued').hidden = !rows.size;
 }
 
-export function nextQueued() {
-  const taken = queued;
-  queued = null;
-  $('queued').hidden = true;
+// Shows a message that waits in the running answer; `taken`: it was sent by this page.
+export function queue(id, parts, taken = null) {
+  if (taken) sent.set(id, taken);
+  if (!rows.has(id)) showRow(id, 'Queued', parts);
+}
+
+// Forgets a message: it has its place in the conversation, or another conversation is shown.
+export function unqueue(id) {
+  sent.delete(id);
+  hideRow(id);
+}
+
+// Gives back the messages that the ended answer has not taken.
+export function giveBackQueued() {
+  const left = [...rows.keys()].filter(Boolean);
+  for (const id of left.reverse()) { // each is put before the text that is there
+    sent.get(id)?.back();
+    unqueue(id);
+  }
+  if (left.length) hint('Not delivered: the answer did not take the message.');
+}
+
+export function clearQueued() {
+  for (const id of [...rows.keys()]) hideRow(id);
+}
+
+// Keeps a message to be sent after the answer.
+export function sendLater(taken) {
+  if (later) { taken.back(); hint('One message is already waiting.'); return; }
+  later = taken;
+  showRow('', 'Will be sent after this answer', taken.parts, button('plain', 'Edit it', () => takeLater()?.back(), 'close'));
+}
+
+export function takeLater() {
+  const taken = later;
+  later = null;
+  hideRow('');
   return taken;
 }
 

@@ -2,6 +2,7 @@
 
 import { $, make, seen, tell } from './dom.js';
 import { Card } from './card.js';
+import { makeSection } from './section.js';
 import { actions, ask, askJson, wordsOf } from './server.js';
 
 const EVERY = 10000; // milliseconds between two looks at the server
@@ -91,23 +92,7 @@ async function decide(request, card, answer, note) {
   return true;
 }
 
-export function openInbox() {
-  document.body.classList.add('inbox-open');
-  $('show-inbox').hidden = $('inbox').hidden = false;
-  $('show-inbox').setAttribute('aria-expanded', 'true');
-  $('inbox-title').focus();
-  refresh();
-}
-
-export function closeInbox() {
-  if ($('inbox').hidden) return;
-  document.body.classList.remove('inbox-open');
-  $('inbox').hidden = true;
-  $('show-inbox').setAttribute('aria-expanded', 'false');
+export const openInbox = makeSection('inbox', refresh, () => {
   for (const id of decided) { rows.get(id)?.remove(); rows.delete(id); }
   decided.clear();
-  $('say').focus();
-}
-
-$('show-inbox').addEventListener('click', () => ($('inbox').hidden ? openInbox() : closeInbox()));
-$('close-inbox').addEventListener('click', closeInbox);
+});

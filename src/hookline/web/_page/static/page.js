@@ -2,11 +2,13 @@
 // user's actions; view.js shows the conversation, timeline.js the steps, calls and hooks.
 
 import { $, button, make } from './dom.js';
-import { enqueue, grow, hint, nextQueued, take, unqueue } from './compose.js';
+import { clearQueued, grow, hint, sendLater, take, takeLater } from './compose.js';
 import { save } from './export.js';
-import { closeInbox, openInbox, watchInbox } from './inbox.js';
+import { openInbox, watchInbox } from './inbox.js';
 import { markCurrent, refreshList } from './list.js';
 import './look.js';
+import { offerPolicies } from './policies.js';
+import { closeSection } from './section.js';
 import { actions, ask, askJson, events, Problem, useToken } from './server.js';
 import { View } from './view.js';
 
@@ -29,7 +31,6 @@ function setRunning(value) {
   running = value;
   $('stop').hidden = !value;
   document.body.classList.toggle('answering', value);
-  $('send').textContent = value ? 'Queue' : 'Send';
   setState(value ? 'answering' : '', value);
 }
 
@@ -54,15 +55,13 @@ async function run(body) {
   }
 }
 
-// Ends a run: sends the queued message, unless the run failed or was aborted.
+// Ends a run: sends the message that waits for its end, unless the run failed or was aborted.
 function over(ended) {
   setRunning(false);
   if (ended === 'asked') awaitDecision(view);
-  if (ended !== 'chat_done') unqueue();
-  else {
-    const taken = nextQueued();
-    if (taken) say(taken);
-  }
+  const taken = takeLater();
+  if (taken && ended === 'chat_done') say(taken);
+  else taken?.back();
 }
 
 // Waits until somebody else has decided about the calls that wait in the conversation.
@@ -157,7 +156,8 @@ async function load(id) {
   view = new View();
   const mine = view;
   setRunning(false);
-  unqueue();
+  takeLater()?.back();
+  clearQueued();
   hint('');
   markCurrent();
   $('export').hidden = !id;
@@ -243,9 +243,30 @@ async function send() {
   const meant = conversation;
   await filled; // a message typed during loading comes after the loaded ones
   if (conversation !== meant) return;
-  if (running) return enqueue();
   const taken = take();
-  if (taken) say(taken);
+  if (taken && running) steer(taken);
+  else if (taken) say(taken);
+}
+
+let steering = Promise.resolve(); // one message after the other, so that they arrive in order
+
+// Sends a message into the running answer. If the answer takes none, it is sent after the answer.
+function steer(taken) {
+  const mine = view;
+  const path = `native/${encodeURIComponent(conversation)}/messages`;
+  const message = { id: newId(), parts: taken.parts };
+  steering = steering.then(async () => {
+    try {
+      const { id } = await askJson(path, { method: 'POST', body: { message } });
+      if (mine === view) mine.sent(id, taken);
+    } catch (error) {
+      if (mine !== view || error.status !== 409) {
+        taken.back();
+        view.problem(error);
+      } else if (running) sendLater(taken);
+      else say(taken);
+    }
+  });
 }
 
 function say(taken) {
@@ -270,7 +291,7 @@ Object.assign(actions, {
   conversation: () => conversation,
   state: (text) => setState(running ? text : '', running),
   stick,
-  open(id) { closePanels(); closeInbox(); load(id); },
+  open(id) { closePanels(); closeSection(); load(id); },
   gone(id) { if (id === conversation) load(null); },
   answer: (id, said) => run({ conversation, answers: { [id]: said } }),
   again: (messageId) => run({ conversation, regenerate: true, messageId }),
@@ -310,13 +331,14 @@ $('say').addEventListener('keydown', (event) => {
   if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); send(); }
 });
 $('stop').addEventListener('click', () => { stop(); $('say').focus(); });
-$('new').addEventListener('click', () => { closePanels(); closeInbox(); load(null); $('say').focus(); });
+$('new').addEventListener('click', () => { closePanels(); closeSection(); load(null); $('say').focus(); });
 $('latest').addEventListener('click', toEnd);
 $('log').addEventListener('scroll', scrolled);
 $('log').addEventListener('load', follows, true); // an image has its size now
 for (const kind of ['markdown', 'json']) {
   $(`export-${kind}`).addEventListener('click', () => { $('export').open = false; save(conversation, kind); });
 }
+$('show-policies').addEventListener('click', closePanels);
 $('show-list').addEventListener('click', () => {
   document.body.classList.toggle('list-open');
   document.body.classList.remove('timeline-open');
@@ -334,8 +356,7 @@ addEventListener('keydown', (event) => {
   const { classList } = document.body;
   if ($('export').open) $('export').open = false;
   else if (classList.contains('list-open') || classList.contains('timeline-open')) closePanels();
-  else if (!$('inbox').hidden) closeInbox();
-  else stop();
+  else if (!closeSection()) stop();
 });
 addEventListener('hashchange', () => {
   const given = new URLSearchParams(location.hash.slice(1));
@@ -356,6 +377,7 @@ async function meet() {
     document.title = actions.about.title;
     if ($('empty')) showEmpty();
     watchInbox();
+    offerPolicies();
   } catch { /* the page works without it */ }
 }
 

@@ -2,6 +2,7 @@
 
 import { $, button, copyButton, make, seen } from './dom.js';
 import { Card } from './card.js';
+import { giveBackQueued, queue, unqueue } from './compose.js';
 import { Prose } from './markdown.js';
 import { actions, ask, wordsOf } from './server.js';
 import { Timeline } from './timeline.js';
@@ -41,6 +42,8 @@ export class View {
     this.part = null; // the growing text or reasoning
     this.shown = []; // the elements added since the last committed message
     this.user = null; // a user message that is not committed yet
+    this.delivered = new Set(); // the ids of the messages that the run has added
+    this.over = false; // whether the run has ended
     this.spoke = false;
     this.whole = false; // whether messages arrive whole, not in pieces
     this.feedback = {};
@@ -240,7 +243,7 @@ export class View {
     this.timeline.event(event);
     switch (event.event) {
       case 'chat_started':
-        this.spoke = false;
+        this.spoke = this.over = false;
         if (event.message && !this.user) this.user = this.userMessage({ ...event.message, id: '' });
         break;
       case 'text_delta': this.spoke = true; this.grow('text', event.text); break;
@@ -258,7 +261,10 @@ export class View {
       }
       case 'tool_call_finished': this.settle(event); break;
       case 'status': this.tell(event.call_id, event.type, event.data); break;
+      case 'message_queued': queue(event.message.id, event.message.parts); break;
       case 'message_added':
+        this.delivered.add(event.message.id);
+        unqueue(event.message.id);
         if (event.message.role === 'assistant') {
           this.tools(event.message);
           this.commit();
@@ -266,9 +272,22 @@ export class View {
         break;
       case 'response_reset': this.withdraw(); break;
       case 'chat_done': this.done(event.response); break;
-      case 'chat_aborted': this.broken('aborted', event.reason || 'stopped'); break;
-      case 'chat_failed': this.broken('failed', event.error.message); break;
+      case 'chat_aborted': this.broken('aborted', event.reason || 'stopped'); this.end(); break;
+      case 'chat_failed': this.broken('failed', event.error.message); this.end(); break;
     }
+  }
+
+  // This page has sent a message into the run. The run's events may have told so before.
+  sent(id, taken) {
+    if (this.delivered.has(id)) return;
+    queue(id, taken.parts, taken);
+    if (this.over) giveBackQueued();
+  }
+
+  end() {
+    this.over = true;
+    giveBackQueued();
+    this.commit();
   }
 
   nested(event) {
@@ -295,7 +314,7 @@ export class View {
     if (response.text && !this.spoke && response.steps === 0) this.grow('text', response.text);
     for (const request of response.pending ?? []) this.question(request);
     if (response.usage) this.usage(response.usage);
-    this.commit();
+    this.end();
   }
 
   usage({ input_tokens: input, output_tokens: output }) {

@@ -15,7 +15,7 @@ import msgspec
 from hookline import ApprovalRequest, AssistantMessage, Image, Source, ToolMessage, Usage
 from hookline.events import ChatEvent, ErrorInfo, Status
 from hookline.web._http.sse import FRAME_END, RELOAD, dumps, frame, frame_until
-from hookline.web._protocols.ag_ui.messages import ANSWER_SCHEMA, as_ag_ui
+from hookline.web._protocols.ag_ui.messages import ANSWER_SCHEMA, as_ag_ui, user_as_ag_ui
 from hookline.web._protocols.ai_sdk.encoder import usage_of
 from hookline.web._protocols.attachments import address_of
 from hookline.web._protocols.changes import (
@@ -34,9 +34,11 @@ from hookline.web._protocols.changes import (
     PartMore,
     PartOpen,
     ResultCommitted,
+    SentChanged,
     StatusShown,
     StepClose,
     StepOpen,
+    SubAgentChanged,
     Withdrawn,
     decision_on,
 )
@@ -163,8 +165,12 @@ class AgUiEncoder:
                 return self._commit_result(change.message)
             case Withdrawn():
                 return self._withdraw(change)
+            case SentChanged():
+                return self._sent(change)
             case StatusShown():
                 return _note(change.event)
+            case SubAgentChanged() if self._modern:
+                return _sub_agent(change)
             case ApprovalPending():
                 self._approvals.append(change.request)
                 return b""
@@ -236,6 +242,24 @@ class AgUiEncoder:
             **({"metadata": {"hookline": decision}} if decision and self._modern else {}),
         )
 
+    def _sent(self, change: SentChanged) -> bytes:
+        """Send a message that was sent into the chat; a delivered one becomes a message, too."""
+        message = user_as_ag_ui(change.message)
+        note = _event("CUSTOM", name="message", value={"status": change.status, "message": message})
+        if change.status != "delivered":
+            return note
+        self._messages.append(_text(message))
+        if not self._modern or not change.message.text:
+            return note
+        id = {"messageId": change.message.id}
+        return (
+            self._close_text()
+            + note
+            + _event("TEXT_MESSAGE_START", **id, role="user")
+            + _event("TEXT_MESSAGE_CONTENT", **id, delta=change.message.text)
+            + _event("TEXT_MESSAGE_END", **id)
+        )
+
     def _withdraw(self, change: Withdrawn) -> bytes:
         if not self._messages_known:
             raise Lagged
@@ -294,6 +318,26 @@ def _note(event: Status) -> bytes:
     if event.call_id is not None:
         value["toolCallId"] = event.call_id
     return _event("CUSTOM", name="status", value=value)
+
+
+def _sub_agent(change: SubAgentChanged) -> bytes:
+    """Encode the beginning or the end of a sub-agent."""
+    id = {"subagentRunId": change.id}
+    match change.status:
+        case "running":
+            above = {} if change.parent is None else {"parentSubagentRunId": change.parent}
+            call = change.path[-1]
+            return _event(
+                "SUBAGENT_STARTED", **id, name=change.name, parentToolCallId=call, **above
+            )
+        case "done":
+            return _event("SUBAGENT_FINISHED", **id, outcome={"type": "success"})
+        case "waits":
+            return _event("SUBAGENT_FINISHED", **id, outcome={"type": "suspended"})
+        case "aborted":
+            return _event("SUBAGENT_ERROR", **id, message="Not finished", code="aborted")
+        case "failed":
+            return _event("SUBAGENT_ERROR", **id, message=change.text or "")
 
 
 def _attachment(change: AttachmentAdded) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def to_ag_ui_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     for message in messages:
         if isinstance(message, UserMessage):
-            out.append({"id": message.id, "role": "user", "content": _content(message)})
+            out.append(user_as_ag_ui(message))
             continue
         if isinstance(message, AssistantMessage) and message.reasoning:
             id = f"{message.id}.reasoning0"
@@ -96,6 +96,11 @@ def as_ag_ui(message: AssistantMessage | ToolMessage) -> dict[str, Any]:
     if calls:
         out["toolCalls"] = calls
     return out
+
+
+def user_as_ag_ui(message: UserMessage) -> dict[str, Any]:
+    """Convert a user's message to AG-UI."""
+    return {"id": message.id, "role": "user", "content": _content(message)}
 
 
 def _content(message: UserMessage) -> str | list[dict[str, Any]]:

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from typing import Any, Final, Literal
 
 from hookline import ToolCall, ToolFailure, ToolMessage, Usage
-from hookline.events import ChatEvent, ErrorInfo, ToolCallFinished
+from hookline.events import ChatEvent, ErrorInfo, Status, ToolCallFinished
 from hookline.web._http.sse import DONE, FRAME_END, RELOAD, dumps, frame, frame_until
-from hookline.web._protocols.attachments import attachment_part
+from hookline.web._protocols.attachments import attachment_part, ui_message
 from hookline.web._protocols.changes import (
     Aborted,
     AnyChange,
@@ -34,9 +34,11 @@ from hookline.web._protocols.changes import (
     PartMore,
     PartOpen,
     ResultCommitted,
+    SentChanged,
     StatusShown,
     StepClose,
     StepOpen,
+    SubAgentChanged,
     Withdrawn,
     decision_on,
 )
@@ -171,12 +173,12 @@ class AiSdkEncoder:
             case Begin():
                 self._expected = f"{change.event.chat_id}.{self._first}"
                 return b""
+            case SentChanged():
+                return self._begin(self._expected) + _sent(change)
+            case SubAgentChanged():
+                return self._begin(self._expected) + _sub_agent(change)
             case StatusShown():
-                note = {"type": change.event.type, "data": change.event.data}
-                if change.event.call_id is not None:
-                    note["toolCallId"] = change.event.call_id
-                begin = self._begin(self._expected)
-                return begin + _chunk("data-status", data=note, transient=True)
+                return self._begin(self._expected) + _status(change.event)
             case ApprovalPending():
                 request = change.request
                 if self._version < 6 or request.path:  # a client knows no calls of sub-agents
@@ -294,6 +296,29 @@ class AiSdkEncoder:
         advice = _chunk("data-error", data=again, transient=True) if again else b""
         error = advice + _chunk("error", errorText=change.error.message)
         return error + self._close_step() + _chunk("finish", finishReason="error")
+
+
+def _status(event: Status) -> bytes:
+    data = {"type": event.type, "data": event.data}
+    if event.call_id is not None:
+        data["toolCallId"] = event.call_id
+    return _chunk("data-status", data=data, transient=True)
+
+
+def _sent(change: SentChanged) -> bytes:
+    """Encode a message that was sent into the chat. Only a delivered one is part of the answer."""
+    data = {"status": change.status, "message": ui_message(change.message)}
+    if change.status == "delivered":
+        return _chunk("data-message", id=change.message.id, data=data)
+    return _chunk("data-message", data=data, transient=True)
+
+
+def _sub_agent(change: SubAgentChanged) -> bytes:
+    """Encode a sub-agent as a part that changes when it ends."""
+    data: dict[str, Any] = {"name": change.name, "status": change.status, "path": change.path}
+    if change.text is not None:
+        data["errorText"] = change.text
+    return _chunk("data-subagent", id=change.id, data=data)
 
 
 def usage_of(usage: Usage) -> dict[str, int]:

@@ -7,7 +7,6 @@ first message.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any
@@ -29,7 +28,7 @@ from hookline import (
 )
 from hookline.web._http.refused import Refused
 from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion
-from hookline.web._protocols.attachments import attachment_part
+from hookline.web._protocols.attachments import attachment_part, ui_message
 from hookline.web._protocols.changes import decision_on
 from hookline.web._protocols.client_messages import media, narrow
 from hookline.web._protocols.incoming import (
@@ -68,8 +67,7 @@ def to_ui_messages(
     calls: dict[str, tuple[dict[str, Any], str]] = {}  # the part and the chat of each call
     for message in messages:
         if isinstance(message, UserMessage):
-            parts = [_user_part(part) for part in message.parts]
-            out.append({"id": message.id, "role": "user", "parts": parts})
+            out.append(ui_message(message))
         elif isinstance(message, AssistantMessage):
             parts = list(_answer_parts(message, waiting, to_run))
             _add_answer(out, message, parts, approvals=approvals)
@@ -110,18 +108,6 @@ def _add_decision(ui_message: dict[str, Any], message: ToolMessage) -> None:
 def _chat_of(id: str) -> str:
     """Return the chat that committed a message."""
     return id.rpartition(".")[0]
-
-
-def _user_part(part: Text | Image | File) -> dict[str, Any]:
-    if isinstance(part, Text):
-        return {"type": "text", "text": part.text}
-    url = part.url
-    if part.data is not None:
-        url = f"data:{part.media_type};base64,{b64encode(part.data).decode()}"
-    out = {"type": "file", "mediaType": part.media_type, "url": url or ""}
-    if isinstance(part, File) and part.name:
-        out["filename"] = part.name
-    return out
 
 
 def _by_call(pending: Iterable[ApprovalRequest]) -> dict[str, ApprovalRequest]:

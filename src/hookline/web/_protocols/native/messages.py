@@ -67,7 +67,7 @@ def parse_native(body: dict[str, Any]) -> Incoming:
         )
     return Incoming(
         conversation_id=conversation_id,
-        message=None if regenerate else _user_message(fields.get("message")),
+        message=None if regenerate else parse_user_message(fields.get("message")),
         history=history,
         regenerate=regenerate,
         message_id=optional_id(fields.get("messageId"), "messageId"),
@@ -98,7 +98,8 @@ def _results(value: Any) -> dict[str, ToolResult | ToolFailure]:
     return results
 
 
-def _user_message(value: Any) -> UserMessage:
+def parse_user_message(value: Any) -> UserMessage:
+    """Read a user's message: a text, or an object. Raises Refused for any other message."""
     if isinstance(value, dict):
         fields = only(cast("dict[str, Any]", value), "The message", MESSAGE)
         message = _message({"role": "user", **fields})

@@ -1,0 +1,140 @@
+"""Roads of a probe on which another process answers, with nothing but a store in common."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+
+from hookline import Approve
+from hookline.cli._doors.resume import TALK, Order, Outcome
+from hookline.errors import UsageError
+from hookline.storage import resolve_store
+from hookline.testing import LeftOutError, Road, Walk
+
+
+class SecondProcess:
+    """A process that imports the agent anew; it begins with the first road that needs it."""
+
+    def __init__(self, target: str, deps: str | None) -> None:
+        self._arguments = [target] if deps is None else [target, deps]
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def roads(self) -> dict[str, Walk]:
+        """The roads through this process."""
+        return {
+            "withdrawn while the call waits (second process)": self._withdrawn,
+            "changed by an answer (second process)": self._changed,
+            "resumed twice (second process)": self._resumed_twice,
+        }
+
+    async def aclose(self) -> None:
+        """End the process."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            await self._process.wait()
+
+    async def _withdrawn(self, road: Road) -> None:
+        """The guards of the agent are new: those of this process let the call wait."""
+        road.answered = True
+        async with _store() as (url, store):
+            requests = await _pending(road, road.bare(store=store))
+            await self._resume(road, url, requests)
+
+    async def _changed(self, road: Road) -> None:
+        road.answered = True
+        async with _store() as (url, store):
+            requests = await _pending(road, road.bare(road.turn(road.harmless), store=store))
+            await self._resume(road, url, requests, edited=True)
+
+    async def _resumed_twice(self, road: Road) -> None:
+        """The tool runs here while the other process has the same answer."""
+        async with _store() as (url, store):
+            agent = road.guarded(store=store)
+            requests = await _pending(road, agent)
+
+            async def resume_there() -> None:
+                road.on_run = None
+                await self._resume(road, url, requests)
+
+            road.on_run = resume_there
+            answers = dict.fromkeys(requests, Approve())
+            await road.resume(agent, TALK, answers, hooks=[road.question()])
+        road.count()
+
+    async def _resume(
+        self, road: Road, url: str, requests: list[str], *, edited: bool = False
+    ) -> None:
+        """Let the other process answer these requests, if there are any."""
+        if not requests:
+            return
+        order = Order(
+            store=url,
+            requests=requests,
+            name=road.call.name,
+            arguments=dict(road.call.arguments),
+            edited=edited,
+        )
+        outcome = await self._send(order)
+        road.runs += outcome.runs
+        road.ran = road.ran or outcome.runs > 0
+        road.has_refused = road.has_refused or outcome.has_refused
+        road.guards |= outcome.guards
+        road.refusers |= outcome.refusers
+
+    async def _send(self, order: Order) -> Outcome:
+        process = await self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(msgspec.json.encode(order) + b"\n")
+        line = await process.stdout.readline()
+        if not line:
+            raise UsageError(
+                f"{self._arguments[0]} ended a second process with status {await process.wait()}; "
+                "see its error above, and let its module work in two processes at the same time"
+            )
+        outcome = msgspec.json.decode(line, type=Outcome)
+        if outcome.error is not None:
+            raise UsageError(
+                f"a hook of {self._arguments[0]} failed in a second process ({outcome.error}); "
+                "let the hook work in two processes at the same time"
+            )
+        return outcome
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        if self._process is None:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", "hookline.cli._doors.resume", *self._arguments),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+        return self._process
+
+
+@asynccontextmanager
+async def _store() -> AsyncGenerator[tuple[str, Any]]:
+    """A SQLite store in a new file, and its URL."""
+    try:
+        resolve_store("sqlite:///probe.db")  # opens nothing
+    except UsageError as exc:
+        raise LeftOutError(str(exc)) from exc
+    with TemporaryDirectory() as folder:
+        url = f"sqlite:///{Path(folder, 'probe.db')}"
+        store: Any = resolve_store(url)
+        async with store:
+            yield url, store
+
+
+async def _pending(road: Road, agent: Any) -> list[str]:
+    """The ids of the requests with which a chat ends."""
+    response = await road.chat(agent, road.question(), conversation=TALK, approver=None)
+    return [request.id for request in response.pending]

@@ -1,0 +1,154 @@
+"""Messages into durable chats whose workers are killed; counts what is wrong with them.
+
+`scripts/durable-kills --sends 5 --chats 200` sends five messages into each chat from this process
+while its workers are shot. Each message must be in the history, in the store, in the stream, in the
+trace of the hooks and in the record once and in order, or be returned to its sender.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import tempfile
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import redis.asyncio
+from tests.durable._engines import Engine
+from tests.durable._streams import runs_of
+from tests.durable.kills import Workers, _lines, answer_all, result_of, talk_of, until_taken
+from tests.web._redis import URL as REDIS
+from tests.web._redis import clear, new_prefix
+
+from hookline import Message, Response, check_history
+from hookline.durable import ChatMessage, Client
+from hookline.events import MessageAdded
+from hookline.runtimes import read_log
+from hookline.stores import SQLStore
+
+
+async def converse(client: Client, id: str, count: int, pause: float) -> list[ChatMessage]:
+    """Start a chat and send messages into it; returns them as they were sent."""
+    await asyncio.sleep(pause)
+    await until_taken(client, id, talk_of(id))
+    sent: list[ChatMessage] = []
+    for number in range(count):
+        await asyncio.sleep(random.uniform(0.0, 0.8))
+        when: Any = random.choice(["next", "next", "idle"])
+        sent.append(await client.send(id, f"{when} {number}", when=when))
+    return sent
+
+
+async def run(engine: Engine, options: argparse.Namespace) -> bool:
+    """One trial; False where something was wrong."""
+    ids = [f"chat-{n}" for n in range(options.chats)]
+    with tempfile.TemporaryDirectory() as directory:
+        trace, prefix = Path(directory, "trace"), new_prefix()
+        store = f"sqlite:///{directory}/chats.db"
+        relay = REDIS if options.relay else ""
+        workers = Workers(engine, [str(trace), store, relay, prefix])
+        try:
+            async with engine.client() as client, SQLStore(store) as opened:
+                sending = [
+                    asyncio.create_task(converse(client, id, options.sends, n * options.every))
+                    for n, id in enumerate(ids)
+                ]
+                done = asyncio.gather(*sending)
+                results = asyncio.gather(
+                    *[_result(client, id, task) for id, task in zip(ids, sending, strict=True)]
+                )
+                while not results.done():
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(asyncio.shield(results), random.uniform(1.0, 2.0))
+                    early = ids[::2]  # they may end before all is sent
+                    late = [id for id, task in zip(ids, sending, strict=True) if task.done()]
+                    await answer_all(client, [*early, *late])
+                    if workers.shots < options.kills:
+                        workers.shoot()
+                responses = dict(zip(ids, await results, strict=True))
+                judge = Judge(client, opened, _lines(trace))
+                for id, sent in zip(ids, await done, strict=True):
+                    stream = await _stream(prefix, id) if options.relay else None
+                    await judge.look_at(responses[id], sent, stream)
+        finally:
+            workers.end()
+            clear(prefix) if options.relay else None
+    told = ", ".join(f"{count} {name}" for name, count in sorted(judge.counts.items()))
+    wrong = ", ".join(f"{count} {name}" for name, count in judge.wrong.items())
+    print(f"{engine.name}: {len(ids)} chats, {workers.shots} kills; {told}; {wrong}", flush=True)
+    return not any(judge.wrong.values()) and workers.shots >= options.kills
+
+
+async def _result(client: Client, id: str, started: asyncio.Task[Any]) -> Response:
+    await asyncio.wait([started])
+    return await result_of(client, id)
+
+
+async def _stream(prefix: str, id: str) -> list[str]:
+    """The ids of the messages that a reader of the chat is told of."""
+    async with redis.asyncio.from_url(REDIS) as connection:
+        runs = await runs_of(connection, prefix, talk_of(id))
+    return [event.message.id for run in runs for event in run if isinstance(event, MessageAdded)]
+
+
+class Judge:
+    """Compares what was sent with what is in each place, and counts what is wrong."""
+
+    def __init__(self, client: Client, store: SQLStore, lines: list[str]) -> None:
+        self._client = client
+        self._store = store
+        self._heard = {line.partition(" ")[2] for line in lines}
+        self.counts: Counter[str] = Counter()
+        names = "lost", "not once", "not stored once", "not streamed", "not heard by hooks"
+        self.wrong = Counter(dict.fromkeys((*names, "out of order", "late by a step"), 0))
+
+    async def look_at(
+        self, response: Response, sent: list[ChatMessage], stream: list[str] | None
+    ) -> None:
+        id, wrong = response.chat_id, self.wrong
+        check_history(response.messages)
+        record = {each.message.id: each for each in await self._client.sent(id)}
+        stored = Counter(m.id for m in (await self._store.open(talk_of(id))).messages)
+        history = Counter(m.id for m in response.messages)
+        for each in sent:
+            message = each.message.id
+            status = record[message].status if message in record else each.status
+            self.counts[status] += 1
+            times = int(status == "delivered")
+            wrong["lost"] += status not in ("delivered", "returned")
+            wrong["not once"] += history[message] != times
+            wrong["not stored once"] += stored[message] != times
+            wrong["not heard by hooks"] += bool(times) != (f"{id} message:{message}" in self._heard)
+            if stream is not None:
+                wrong["not streamed"] += bool(times) != (message in stream)
+        self._order(response.messages, sent)
+        await self._steps(id)
+
+    def _order(self, messages: tuple[Message, ...], sent: list[ChatMessage]) -> None:
+        places = {message.id: place for place, message in enumerate(messages)}
+        for when in ("next", "idle"):
+            at = [places[s.message.id] for s in sent if s.when == when and s.message.id in places]
+            self.wrong["out of order"] += at != sorted(at)
+
+    async def _steps(self, id: str) -> None:
+        """Requests that were built after a "next" message was sent and before it was taken."""
+        record = await self._client.record(id)
+        ends = [
+            (at, line)
+            for at, data in record.batches
+            for line in read_log(id, [data])
+            if line.kind == "end"
+        ]
+        for (_, sent_at), each in zip(record.messages, await self._client.sent(id), strict=True):
+            taken = [at for at, line in ends if each.message.id.encode() in bytes(line.value)]
+            if each.when == "next" and each.status == "delivered":
+                between = [
+                    at
+                    for at, line in ends
+                    if line.key.endswith("/request") and sent_at < at < taken[0]
+                ]
+                self.counts["taken at once"] += not between
+                self.wrong["late by a step"] += len(between) > 1

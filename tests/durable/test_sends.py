@@ -1,0 +1,205 @@
+"""Messages that clients send into durable chats: once, in order, or returned to the sender."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.durable import sends
+from tests.durable._engines import Engine
+from tests.durable.conftest import engine_at
+from tests.durable.test_engines import asking, waits
+
+from hookline import Agent, Approve, Deny, UserMessage
+from hookline.durable import Client
+from hookline.errors import ChatAbortedError, UsageError
+from hookline.points import OnMessage, PreMessage, PreSteer
+from hookline.runtimes import Durable
+from hookline.testing import ScriptedModel, call
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def engine(request: pytest.FixtureRequest, _places: Any) -> Engine:
+    return engine_at(_places, request.param)
+
+
+@pytest.fixture
+async def client(engine: Engine) -> AsyncIterator[Client]:
+    async with engine.client() as made:
+        yield made
+
+
+def sending(client: Client, *turns: Any, texts: dict[str, str]) -> Agent[Any]:
+    """An agent whose tool sends these texts into its own chat, from a client."""
+
+    async def search(topic: str) -> str:
+        """Search the archive."""
+        for text, when in texts.items():
+            await client.send("c1", text, when=when)  # type: ignore[arg-type]
+        return "three reports"
+
+    return Agent(ScriptedModel(*turns), tools=[search], runtime=Durable())
+
+
+def users(messages: Any) -> list[str]:
+    return [message.text for message in messages if isinstance(message, UserMessage)]
+
+
+async def test_a_message_from_another_process_is_in_the_next_request(
+    engine: Engine, client: Client
+) -> None:
+    order: list[str] = []
+    texts = {"One.": "next", "Last.": "idle", "Two.": "next"}
+    agent = sending(client, call("search", topic="rain"), "A report.", "Bye.", texts=texts)
+
+    @agent.hook("preSteer")
+    def steer(ctx: PreSteer) -> None:
+        order.append(f"preSteer {ctx.message.text} {ctx.when}")
+
+    @agent.hook("preMessage")
+    def before(ctx: PreMessage) -> None:
+        order.append(f"preMessage {ctx.message.role}")
+
+    @agent.hook("onMessage")
+    def after(ctx: OnMessage) -> None:
+        order.append(f"onMessage {ctx.message.role}")
+
+    async with engine.worker(agent):
+        response = await client.result(await client.start("Find.", chat_id="c1"))
+    assert [message.role for message in response.messages] == [
+        "user", "assistant", "tool", "user", "user", "assistant", "user", "assistant",
+    ]  # fmt: skip
+    assert users(response.messages) == ["Find.", "One.", "Two.", "Last."]
+    at = order.index("preSteer One. next")
+    assert order[at : at + 6] == [
+        "preSteer One. next", "preSteer Two. next", "preMessage user", "onMessage user",
+        "preMessage user", "onMessage user",
+    ]  # fmt: skip
+    sent = await client.sent("c1")
+    assert [(each.message.text, each.status) for each in sent] == [
+        ("One.", "delivered"), ("Last.", "delivered"), ("Two.", "delivered"),
+    ]  # fmt: skip
+    assert {each.message.id for each in sent} <= {message.id for message in response.messages}
+
+
+async def test_a_message_that_comes_too_late_is_returned(engine: Engine, client: Client) -> None:
+    async with engine.worker(Agent(ScriptedModel("Hello."), runtime=Durable())):
+        id = await client.start("Hi.")
+        await client.result(id)
+        late = await client.send(id, "Wait.")
+    assert late.status == "returned"
+    assert late.reason == "the chat ended before the message was delivered"
+    assert await client.sent(id) == ()
+
+
+async def test_a_message_to_a_chat_that_is_aborted_first_is_returned(
+    engine: Engine, client: Client
+) -> None:
+    id = await client.start("Hi.")
+    queued = await client.send(id, "Wait.")
+    assert (queued.status, [each.status for each in await client.sent(id)]) == (
+        "queued",
+        ["queued"],
+    )
+    assert await client.abort(id, "no", force=True)
+    [returned] = await client.sent(id)
+    assert (returned.status, returned.message) == ("returned", queued.message)
+    with pytest.raises(ChatAbortedError):
+        await client.result(id)
+
+
+async def test_a_message_that_a_hook_refuses_is_returned_with_its_reason(
+    engine: Engine, client: Client
+) -> None:
+    agent: Agent[Any] = Agent(ScriptedModel("Hello."), runtime=Durable())
+    agent.add_hook("preSteer", lambda ctx: Deny("no shouting"))
+    id = await client.start("Hi.")
+    await client.send(id, "FASTER")
+    async with engine.worker(agent):
+        response = await client.result(id)
+    [sent] = await client.sent(id)
+    assert (sent.status, sent.reason) == ("returned", "no shouting")
+    assert users(response.messages) == ["Hi."]
+
+
+async def test_a_chat_that_waits_for_an_approval_gets_the_message_when_it_continues(
+    engine: Engine, client: Client
+) -> None:
+    ran: list[str] = []
+    worker = engine.worker(asking(ran, call("delete", path="a"), "Done."))
+    async with worker:
+        id = await client.start("Delete a.")
+        approval = await waits(client, id)
+        await engine.at_rest(worker)
+        await client.send(id, "And tell me.")
+        await client.answer(id, {approval: Approve()})
+        response = await client.result(id)
+    assert [message.role for message in response.messages] == [
+        "user", "assistant", "tool", "user", "assistant",
+    ]  # fmt: skip
+    assert users(response.messages) == ["Delete a.", "And tell me."]
+
+
+@pytest.mark.parametrize("point", ["preSteer", "preMessage", "onMessage", "preRequest", "onStep"])
+async def test_a_life_that_ends_around_the_delivery_delivers_once(
+    engine: Engine, client: Client, point: Any
+) -> None:
+    """The life ends inside this point, once the messages were taken."""
+    texts = {"One.": "next", "Two.": "next", "NO": "next"}
+    turns = [call("search", topic="rain"), "A report.", "More."]
+    agent = sending(client, *turns, texts=texts)
+    taken: list[str] = []
+    lives: list[str] = []
+
+    def end(ctx: Any) -> None:
+        if taken and not lives:
+            lives.append("over")
+            for life in worker._lives.values():
+                life.journal.halt()
+
+    @agent.hook("preSteer")
+    def refuse(ctx: PreSteer) -> Deny | None:
+        taken.append(ctx.message.text)
+        return Deny("no shouting") if ctx.message.text == "NO" else None
+
+    agent.add_hook(point, end)
+    worker = engine.worker(agent)
+    async with worker:
+        await client.start("Find.", chat_id="c1")
+        await client.send("c1", "Last.", when="idle")
+        response = await client.result("c1")
+    assert lives == ["over"]
+    assert users(response.messages) == ["Find.", "One.", "Two.", "Last."]
+    assert [(each.message.text, each.status) for each in await client.sent("c1")] == [
+        ("Last.", "delivered"), ("One.", "delivered"), ("Two.", "delivered"), ("NO", "returned"),
+    ]  # fmt: skip
+
+
+async def test_the_messages_of_a_chat_are_deleted_with_it(engine: Engine, client: Client) -> None:
+    id = await client.start("Hi.")
+    await client.send(id, "Wait.")
+    await client.abort(id, force=True)
+    await client.delete(id)
+    await client.start("Hi.", chat_id=id)
+    assert await client.sent(id) == ()
+    await client.abort(id, force=True)
+
+
+async def test_what_cannot_be_sent_is_refused(client: Client) -> None:
+    id = await client.start("Hi.")
+    with pytest.raises(UsageError, match="neither text nor media"):
+        await client.send(id, " ")
+    with pytest.raises(UsageError, match="must be 'next' or 'idle'"):
+        await client.send(id, "Hi.", when="now")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="start it first"):
+        await client.send("nobody", "Hi.")
+
+
+async def test_messages_into_chats_whose_workers_are_killed_come_once_and_in_order(
+    engine: Engine,
+) -> None:
+    """The short form of scripts/durable-kills --sends."""
+    options = Namespace(chats=4, sends=3, kills=2, every=0.2, relay=False)
+    assert await sends.run(engine, options)

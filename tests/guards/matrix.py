@@ -1,0 +1,92 @@
+"""The matrix of roads and guards, with the reasons for which a guard may be passed by.
+
+`scripts/guard-matrix` and the test of the matrix run the same roads.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.guards import door_roads, roads  # noqa: F401 - they fill ROADS
+from tests.guards.case import HELD, KINDS, ROADS, passage
+
+# ── why a guard may be passed by ────────────────────────────────────────────────────────────
+
+# Reasons: the start of the roads' names, the kinds (none: all), the text. The first one counts.
+REASONS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...]] = (
+    (("bus=NullBus()",), (), "A `NullBus` runs no hook."),
+    (
+        ("agent.chat() inside a tool",),
+        (),
+        "The chat has the hooks of its own agent and global hooks; a warning is logged.",
+    ),
+    (("a tool calls the function",), (), "A function call is not a tool call."),
+    (("a tool that the provider runs",), (), "No hook runs before a tool of the provider."),
+    (("a client-side tool",), ("wrapper",), "No wrapper runs around a tool of the client."),
+    (("",), ("wrapper",), "A wrapper is not a guard: it is not asked again, and not inherited."),
+    (("global_hooks=False",), ("global",), "The agent leaves out global hooks."),
+    (
+        ("a sub-agent", "a wrapper changes the call of a sub-agent", "a handoff inside a sub-agent",
+         "a live approver changes the arguments in a sub-agent",
+         "resume of a sub-agent, guard on the top", "resume of a sub-agent three",
+         "resume of a sub-agent by", "a durable approval in a sub-agent"),
+        ("allow_tools",),
+        "`allow_tools` is not inherited, since a sub-agent has its own tools.",
+    ),
+    (
+        ("resume", "a live approver", "an approved call", "a remembered approval",
+         "a durable approval", "a web client answers"),
+        ("approve",),
+        "A person has approved this very call, or has made a rule for it.",
+    ),
+    (("a hook answers the question",), ("approve",), "The hook answers the question of `approve`."),
+    (
+        ("a guard is added", "a wrapper runs an idempotent tool again, guard added",
+         "a live approver, guard added", "a sub-agent, guard on the sub-agent",
+         "resume of a sub-agent, guard on the sub-agent", "a call before it adds the guard",
+         "a durable approval, guard added"),
+        ("of the chat",),
+        "The hooks of a chat are chosen when it begins; a sub-agent's chat has none.",
+    ),
+    (("an MCP client", "hookline chat"), ("of the chat",), "A client passes no hooks."),
+)  # fmt: skip
+
+
+def reason_at(road: str, kind: str) -> int | None:
+    """The number of the reason for which this kind of guard may be passed by, from 1."""
+    for number, (names, kinds, _text) in enumerate(REASONS, 1):
+        if road.startswith(names) and (not kinds or kind in kinds):
+            return number
+    return None
+
+
+Matrix = dict[str, dict[str, str]]
+
+
+async def matrix() -> Matrix:
+    """Run all kinds of guards on all roads."""
+    return {name: {kind: await passage(kind, name) for kind in KINDS} for name in ROADS}
+
+
+def _mark(road: str, kind: str, result: str) -> str:
+    return "✓" if result == HELD else str(reason_at(road, kind) or "**ran**")
+
+
+def table(cells: Matrix) -> str:
+    """The matrix as a section of docs/guards.md."""
+    kinds = " | ".join(f"`{kind}`" for kind in KINDS)
+    lines = [f"| road | {kinds} |", "|---" * (len(KINDS) + 1) + "|"]
+    for name, row in cells.items():
+        marks = [_mark(name, kind, row[kind]) for kind in KINDS]
+        lines.append(f"| {name} | {' | '.join(marks)} |")
+    reasons = [f"{number}. {text}" for number, (_, _, text) in enumerate(REASONS, 1)]
+    return "\n".join([*lines, "", "The numbers are the reasons:", "", *reasons])
+
+
+BEGIN, END = "<!-- matrix -->", "<!-- end of the matrix -->"
+
+
+def with_table(page: str, cells: Matrix) -> str:
+    """The page with this matrix in its place."""
+    before, _, rest = page.partition(BEGIN)
+    return f"{before}{BEGIN}\n\n{table(cells)}\n\n{END}{rest.partition(END)[2]}"

@@ -1,0 +1,197 @@
+"""The chats of a store or a file are read by one function, and a wrong file is an error."""
+
+import pytest
+
+from hookline import Agent, Deny, MemoryStore, ToolFailure, define_hook, tool
+from hookline.errors import OverloadedError, StopChat, UsageError
+from hookline.hooks import audit, retry
+from hookline.replay import records_in, replay
+from hookline.stores import SQLStore
+from hookline.testing import ScriptedModel, call, raw_call
+from hookline.testing.cassette import cassette
+
+
+@tool
+async def pay(amount: int) -> dict:
+    """Pay an amount."""
+    if amount == 0:
+        raise StopChat("nothing to pay")
+    return {"paid": amount}
+
+
+@define_hook("preToolCall", tools=["pay"])
+def limit(ctx):
+    return Deny("too much") if ctx.call.arguments.get("amount", 0) > 10 else None
+
+
+def agent_of(*turns, **options):
+    return Agent(ScriptedModel(*turns), tools=[pay], **options)
+
+
+async def read(source, **options):
+    return [record async for record in records_in(source, **options)]
+
+
+@pytest.fixture
+def tape(tmp_path, monkeypatch):
+    monkeypatch.delenv("CI", raising=False)
+    return tmp_path / "tape.json"
+
+
+# ── files of every kind ─────────────────────────────────────────────────────────────────────
+
+
+async def test_a_store_is_read_by_its_url_and_by_its_file(tmp_path):
+    path = tmp_path / "chats.db"
+    async with SQLStore(f"sqlite:///{path}") as store:
+        agent = agent_of(call("pay", amount=20), "done", store=store)
+        await agent.chat("go", conversation="talk", chat_id="c1")
+        from_store = await read(store)
+    assert from_store
+    for source in (f"sqlite:///{path}", str(path), path):
+        assert await read(source) == from_store
+        report = await replay(source, agent, hooks=[limit])
+        assert [verdict.now for verdict in report] == ["denied"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "has no chats that can be read; pass a store"),
+        ("hello\n", "has no chats that can be read; pass a store"),
+        ("[1, 2]\n", "has no chats that can be read; pass a store"),
+        ('{"what": "ever"}\n', "has no chats that can be read; pass a store"),
+        ('{"hookline_cassette": 1, "cha', "is not JSON"),
+        ('{"hookline_cassette": 9, "chats": {}}', "has format 9, and this version reads 1"),
+        ('{"hookline_cassette": 1, "chats": {"a": 3}}', "is damaged"),
+    ],
+    ids=["empty", "text", "list", "other lines", "cut off", "newer", "damaged"],
+)
+async def test_a_file_of_another_kind_is_an_error_with_its_name(tmp_path, text, why):
+    path = tmp_path / "some.file"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"some\.file") as caught:
+        await replay(path, agent_of(), hooks=[limit])
+    assert why in str(caught.value)
+
+
+async def test_a_path_without_a_file_is_an_error(tmp_path):
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(UsageError, match="there is no file"):
+            await read(path)
+
+
+# ── audit files ─────────────────────────────────────────────────────────────────────────────
+
+
+async def test_an_audit_file_without_content_is_an_error_with_its_line(tmp_path):
+    path = tmp_path / "audit.jsonl"
+    await agent_of(call("pay", amount=20), "done", hooks=[audit(path)]).chat("go")
+    with pytest.raises(UsageError, match=r"audit\.jsonl', line 2 has no text.*content=True"):
+        await read(path)
+
+
+async def test_a_line_that_a_kill_has_cut_off_is_left_out(tmp_path):
+    path = tmp_path / "audit.jsonl"
+    agent = agent_of(call("pay", amount=20), "done", hooks=[audit(path, content=True)])
+    path.write_text('{"at":1.0,"what":"tool sta')
+    await agent.chat("go")
+    (record,) = await read(path)
+    assert [message.role for message in record.messages] == [
+        *("user", "assistant", "tool", "assistant")
+    ]
+
+
+async def test_a_file_that_begins_in_the_middle_of_a_chat_has_the_later_chats(tmp_path):
+    path = tmp_path / "audit.jsonl"
+    hooks = [audit(path, content=True)]
+    await agent_of(call("pay", amount=20), "done", hooks=hooks).chat("first", conversation=None)
+    lines = path.read_text().splitlines(keepends=True)
+    (start,) = [at for at, line in enumerate(lines) if '"tool started"' in line]
+    path.write_text("".join(lines[start:]))
+    await agent_of(call("pay", amount=30), "done", hooks=hooks).chat("second")
+    records = await read(path)
+    assert [record.message.text for record in records] == ["second"]
+
+
+async def test_an_audit_file_knows_the_time_and_the_conversation_of_a_chat(tmp_path):
+    path, times = tmp_path / "audit.jsonl", iter(range(1_000))
+    hooks = [audit(path, content=True, clock=lambda: float(next(times)))]
+    agent = agent_of("one", "two", "three", hooks=hooks, store=MemoryStore())
+    for conversation in ("a/1", "a/1", "b/1"):
+        await agent.chat("go", conversation=conversation)
+    records = await read(path)
+    assert [record.id.rpartition("/")[0] for record in records] == ["a/1", "a/1", "b/1"]
+    assert [len(record.before) for record in records] == [0, 2, 0]
+    (one, two, three) = [record.at for record in records]
+    assert one < two < three
+    assert await read(path, prefix="b/") == records[2:]
+    assert await read(path, since=two) == records[1:]
+
+
+async def test_a_chat_of_a_sub_agent_is_no_record_of_its_own(tmp_path, tape):
+    path = tmp_path / "audit.jsonl"
+    helper = agent_of(call("pay", amount=20), "paid", name="helper")
+    boss = Agent(
+        ScriptedModel(call("helper", message="pay"), "done"),
+        tools=[helper.as_tool(description="Pays.")],
+    )
+    with cassette(tape) as recording:
+        await boss.chat("go", hooks=[recording, *audit(path, content=True)])
+    for source in (path, tape):
+        (record,) = await read(source)
+        assert (record.message.text, len(record.calls)) == ("go", 1)
+        report = await replay(source, boss, hooks=[limit])
+        assert (report.verdicts, report.inexact) == ([], {})
+
+
+# ── cassettes ───────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_cassette_has_no_times_and_no_conversations(tape):
+    with cassette(tape) as recording:
+        await agent_of("done").chat("go", hooks=[recording])
+    for options in ({"since": 5.0}, {"prefix": "desk/"}):
+        with pytest.raises(UsageError, match="cannot be used with the cassette"):
+            await read(tape, **options)
+
+
+async def test_a_cassette_has_whole_results_broken_arguments_and_no_failed_answers(tape):
+    agent = agent_of(
+        OverloadedError("busy", retry_after=0.0),
+        [call("pay", amount=20), raw_call("pay", '{"amount": '), call("pay", amount=3)],
+        "done",
+        hooks=[retry(attempts=2)],
+    )
+    with cassette(tape) as recording:
+        await agent.chat("go", hooks=[recording])
+    (record,) = await read(tape)
+    assert len(record.answers) == 2
+    broken = record.answers[0].tool_calls[1]
+    assert (broken.raw, dict(broken.arguments)) == ('{"amount": ', {})
+    first, second, third = record.calls.values()
+    assert first.result.value == {"paid": 20}
+    assert isinstance(second.result, ToolFailure)
+    assert third.outcome == "ok"
+    report = await replay(tape, agent_of(), hooks=[limit])
+    assert [(verdict.call, verdict.now) for verdict in report] == [("pay(amount=20)", "denied")]
+    assert report.inexact == {}
+
+
+async def test_a_cassette_of_answers_alone_has_the_texts_of_the_results(tape):
+    with cassette(tape, mode="model") as recording:
+        await agent_of(call("pay", amount=20), "done").chat("go", hooks=[recording])
+    (record,) = await read(tape)
+    (only,) = record.calls.values()
+    assert (only.outcome, only.result.value) == ("ok", {"paid": 20})
+
+
+async def test_a_chat_that_its_tool_has_ended_is_exact(tape, tmp_path):
+    path = tmp_path / "audit.jsonl"
+    with cassette(tape) as recording:
+        agent = agent_of([call("pay", amount=0), call("pay", amount=20)])
+        await agent.chat("go", hooks=[recording, *audit(path, content=True)])
+    for source in (tape, path):
+        report = await replay(source, agent, hooks=[limit])
+        assert [(verdict.call, verdict.now) for verdict in report] == [("pay(amount=20)", "denied")]
+        assert report.inexact == {}
