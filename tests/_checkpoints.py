@@ -3,7 +3,7 @@
 The event loop counts its callbacks. Between two of them lies a checkpoint: there a caller can be
 cancelled, a stream closed, a run aborted. `Scene` is the chat (three parallel tools, hooks at every
 point, each of which suspends), `WAYS` are the ways to end it, `once` ends it at one checkpoint.
-For tests/chat/test_checkpoints.py and for scripts/faults.
+For tests/chat/test_checkpoints.py and for scripts/dev/faults.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Checks spans against the attributes that the conventions ask of each kind, by their version.
 
-The table is generated from the published files by `scripts/conventions.py`. Every test that sends
-spans through `tests._otlp.pipeline` has all of them checked at its end, however its chats end.
+The table is generated from the published files by `scripts/dev/conventions.py`. Every test that
+sends spans through `tests._otlp.pipeline` has all of them checked at its end, however its chats
+end.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ from hookline.storage import Rule
 from hookline.testing import ScriptedModel, Turn, call, collect, spans
 
 PAGE = Path(__file__).parent.parent / "docs" / "security.md"
-BEGIN, END = "<!-- text roads: scripts/text-matrix -->", "<!-- end of text roads -->"
+BEGIN, END = "<!-- text roads: scripts/dev/text-matrix -->", "<!-- end of text roads -->"
 
 # ── tools ───────────────────────────────────────────────────────────────────────────────────
 

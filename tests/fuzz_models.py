@@ -1,4 +1,4 @@
-"""Mutated streams by the hundred thousand: `scripts/fuzz-models 200000`, or of one adapter.
+"""Mutated streams by the hundred thousand: `scripts/dev/fuzz-models 200000`, or of one adapter.
 
 Prints how many were tried and what came of them; the first that is no error of ours ends it.
 """
@@ -15,7 +15,7 @@ from tests._wires import WIRES
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="scripts/fuzz-models", description=__doc__)
+    parser = argparse.ArgumentParser(prog="scripts/dev/fuzz-models", description=__doc__)
     parser.add_argument("count", type=int, nargs="?", default=10_000, help="of each adapter")
     parser.add_argument("adapter", nargs="?", default="all", choices=["all", *WIRES])
     parser.add_argument("seed", type=int, nargs="?", default=0, help="number of the first mutant")

@@ -1,4 +1,4 @@
-"""Forged requests by the thousand: `scripts/fuzz-protocols --tries 10000`.
+"""Forged requests by the thousand: `scripts/dev/fuzz-protocols --tries 10000`.
 
 Half of them begin a chat; the others continue one: approvals, results of client tools, repetitions.
 Prints how many were tried and what the answers were; the first that reaches a provider with what
@@ -15,7 +15,7 @@ from tests.web._forging import fuzz, fuzz_continued
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="scripts/fuzz-protocols", description=__doc__)
+    parser = argparse.ArgumentParser(prog="scripts/dev/fuzz-protocols", description=__doc__)
     parser.add_argument("--tries", type=int, default=10_000, help="the number of requests")
     parser.add_argument("--first", type=int, default=0, help="the seed of the first request")
     options = parser.parse_args()

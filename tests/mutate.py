@@ -1,9 +1,9 @@
 """Mutation testing of the core: change one place, run the tests that cover it, list the survivors.
 
-    scripts/mutate --sample 300                   places drawn from the engine, `_chat`
-    scripts/mutate --sample 50 --module _hooks    from another package, or one module: _chat.batch
-    scripts/mutate --seed 7                       the same places again
-    scripts/mutate --guards                       the changes in tests/guards/mutations.py
+    scripts/dev/mutate --sample 300                   places drawn from the engine, `_chat`
+    scripts/dev/mutate --sample 50 --module _hooks    of another package, or one module: _chat.batch
+    scripts/dev/mutate --seed 7                       the same places again
+    scripts/dev/mutate --guards                       the changes in tests/guards/mutations.py
 
 The first run records which test covers which line (some minutes) and keeps it in .mutate/; it is
 recorded anew when the sources or tests have changed. Each change is made in a copy of the sources,
@@ -238,7 +238,7 @@ def judged(place: Place, looks: list[list[str]]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="scripts/mutate", description=__doc__)
+    parser = argparse.ArgumentParser(prog="scripts/dev/mutate", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--guards", action="store_true", help="the changes of the guard tests")
     parser.add_argument("--module", action="append", help="a package or module (default _chat)")

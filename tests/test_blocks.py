@@ -1,4 +1,4 @@
-"""scripts/blocks.py shows type checkers the docs, scripts/other_checkers.py others the API."""
+"""scripts/dev/blocks.py shows type checkers the docs, other_checkers.py shows others the API."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ this is no python
 
 
 def blocks(page: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", str(ROOT / "scripts" / "blocks.py"), str(page)]
+    command = [sys.executable, "-P", str(ROOT / "scripts" / "dev" / "blocks.py"), str(page)]
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
 
 
@@ -62,7 +62,7 @@ def test_a_page_without_a_block_is_not_clean(tmp_path: Path) -> None:
 
 
 def _script(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / "dev" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -89,6 +89,6 @@ def test_a_checker_that_is_not_installed_is_a_failure(
 
 def test_the_checks_of_ci_run_them() -> None:
     check = (ROOT / "scripts" / "check").read_text()
-    assert "scripts/blocks.py || status=1" in check
-    assert "scripts/other_checkers.py || status=1" in check
+    assert "scripts/dev/blocks.py || status=1" in check
+    assert "scripts/dev/other_checkers.py || status=1" in check
     assert "\nscripts/check\n" in (ROOT / ".ci" / "run").read_text()

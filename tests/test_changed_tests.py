@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 @cache
 def _script() -> Any:
     spec = importlib.util.spec_from_file_location(
-        "changed_tests", ROOT / "scripts/changed_tests.py"
+        "changed_tests", ROOT / "scripts/dev/changed_tests.py"
     )
     assert spec is not None
     assert spec.loader is not None

@@ -40,7 +40,7 @@ def test_a_section_has_a_table_of_what_is_where(library: str) -> None:
 
 @EACH
 def test_each_program_of_theirs_has_ours_beside_it(library: str) -> None:
-    """Ours are run by tests/test_examples.py, and checked by scripts/blocks.py."""
+    """Ours are run by tests/test_examples.py, and checked by scripts/dev/blocks.py."""
     fences = FENCE.findall(SECTIONS[library])
     assert [kind for kind, _ in fences] == ["py", "python"] * (len(fences) // 2)
     assert len(fences) >= 4

@@ -1,9 +1,9 @@
 """What errors say: the rule that was broken, the value that broke it, and what to do next.
 
-Every text in the source is judged; scripts/error_texts.py finds and lists them. A text says what to
-do when a sentence or clause of it begins with a verb that tells one to, or when it names what
-there must be. It shows the value when something is put into it as it is raised; the few that have
-none to show are listed here, each with the reason.
+Every text in the source is judged; scripts/dev/error_texts.py finds and lists them. A text says
+what to do when a sentence or clause of it begins with a verb that tells one to, or when it names
+what there must be. It shows the value when something is put into it as it is raised; the few that
+have none to show are listed here, each with the reason.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def _script(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / "dev" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -105,7 +105,7 @@ def shows_the_value(error: str, text: str) -> bool:
 
 @EACH
 def test_an_error_says_what_to_do_next(text: Any) -> None:
-    assert text.text, "its text is made elsewhere: tell scripts/error_texts.py where"
+    assert text.text, "its text is made elsewhere: tell scripts/dev/error_texts.py where"
     assert says_what_to_do(text.text), text
 
 

@@ -1,6 +1,6 @@
 """The programs of docs/evals.md run, and pass the type checker, with the libraries that they use.
 
-HOOKLINE_EVALS is the Python that `scripts/evals` prints; without it, this is a visible skip.
+HOOKLINE_EVALS is the Python that `scripts/dev/evals` prints; without it, this is a visible skip.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PROGRAMS: dict[str, str] = dict(PROGRAM.findall(PAGE))
 def python() -> str:
     path = os.environ.get("HOOKLINE_EVALS")
     if path is None:
-        pytest.skip("HOOKLINE_EVALS is not set: scripts/evals makes and prints it")
+        pytest.skip("HOOKLINE_EVALS is not set: scripts/dev/evals makes and prints it")
     return path
 
 

@@ -79,7 +79,7 @@ def test_every_file_of_the_examples_belongs_to_one_of_them() -> None:
 
 
 def examples(option: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "scripts" / "examples.py"), option]
+    command = [sys.executable, str(ROOT / "scripts" / "dev" / "examples.py"), option]
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""scripts/faults can fail: each of its looks is shown something broken, and says so.
+"""scripts/dev/faults can fail: each of its looks is shown something broken, and says so.
 
 Where it is possible the broken thing is hookline itself, with a few lines of it put out of action.
 """
@@ -513,7 +513,7 @@ def test_a_test_that_the_page_names_is_there(name: str, file: str) -> None:
 def test_the_page_says_of_each_part_by_which_command_it_is_printed() -> None:
     assert len(NAMED) > 20
     for part in __main__.PARTS:
-        assert f"`scripts/faults --only {part.NAME}`" in PAGE
+        assert f"`scripts/dev/faults --only {part.NAME}`" in PAGE
 
 
 # ── the command ─────────────────────────────────────────────────────────────────────────────
@@ -584,7 +584,7 @@ def test_what_it_does_not_know_is_refused(words: list[str], capsys: Any) -> None
     with pytest.raises(SystemExit) as caught:
         __main__.main(words)
     assert caught.value.code == 2
-    assert "usage: scripts/faults" in capsys.readouterr().err
+    assert "usage: scripts/dev/faults" in capsys.readouterr().err
 
 
 def test_parts_are_chosen_by_name() -> None:

@@ -1,6 +1,6 @@
 """The public interface changes only on purpose, and users are told of it.
 
-interface.txt lists it; scripts/interface.py writes the file.
+interface.txt lists it; scripts/dev/interface.py writes the file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPT = ROOT / "scripts" / "interface.py"
+SCRIPT = ROOT / "scripts" / "dev" / "interface.py"
 RELEASED = "a(x: int) -> None\nb() -> str\n"
 
 

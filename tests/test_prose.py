@@ -1,4 +1,4 @@
-"""What users read is plain English: no phrase of scripts/prose.py's list is in it."""
+"""What users read is plain English: no phrase of scripts/dev/prose.py's list is in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def _script() -> Any:
-    spec = importlib.util.spec_from_file_location("prose", ROOT / "scripts" / "prose.py")
+    spec = importlib.util.spec_from_file_location("prose", ROOT / "scripts" / "dev" / "prose.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -3,7 +3,7 @@
 `matches` compares a tool's name with patterns, as the `tools=` option of a hook does. `as_tuple`
 and `check_number` check arguments of your own that take a list or a number.
 
-Generated from the table in `_hooks/points.py` by scripts/generate.py. Do not edit.
+Generated from the table in `_hooks/points.py` by scripts/dev/generate.py. Do not edit.
 """
 
 from hookline._base.lists import as_tuple

@@ -1,6 +1,6 @@
 """Approvals inside sub-agents, three levels deep, across killed processes.
 
-`scripts/nested-approvals --tries 200` counts the tries that went right on each place: stores in
+`scripts/dev/nested-approvals --tries 200` counts the tries that went right on each place: stores in
 SQLite and PostgreSQL, and durable chats on SQLite, PostgreSQL and Restate. A try runs a chat whose
 two branches of sub-agents ask at the same time, kills its process while they wait, and answers in
 other processes: approved, denied or edited, together or one now and one later. It is right if each

@@ -1,4 +1,4 @@
-"""A few of the tries of `scripts/nested-approvals`."""
+"""A few of the tries of `scripts/dev/nested-approvals`."""
 
 import pytest
 from tests._postgres import database_of_our_own

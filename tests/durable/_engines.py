@@ -45,7 +45,7 @@ class Restate:
     def __init__(self, directory: str) -> None:
         found = sorted(SERVERS.glob("restate-server-*/bin/restate-server"))
         if not found:
-            raise Missing("scripts/restate-server has not been run")
+            raise Missing("scripts/dev/restate-server has not been run")
         self.program = found[0]
         self.directory = directory
         self.ingress, self.admin, self.node = free_port(), free_port(), free_port()

@@ -1,8 +1,8 @@
 """A chat that loses its worker in the middle of a tool, and whose stream goes on at the other.
 
-`scripts/cluster` starts Restate, Redis, two durable workers and a web application on this machine.
-It asks for an answer as a browser does, kills the worker that runs the tool, and shows the one
-stream that the browser reads: its other worker goes on with it, and nothing is told twice.
+`scripts/dev/cluster` starts Restate, Redis, two durable workers and a web application on this
+machine. It asks for an answer as a browser does, kills the worker that runs the tool, and shows the
+one stream that the browser reads: its other worker goes on with it, and nothing is told twice.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What one worker and one engine hold: chats that wait, chats a second, bytes and writes of one.
 
-`scripts/durable-figures` prints them for each engine; docs/scale.md quotes them.
+`scripts/dev/durable-figures` prints them for each engine; docs/scale.md quotes them.
 """
 
 from __future__ import annotations

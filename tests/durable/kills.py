@@ -1,11 +1,11 @@
 """Durable chats whose workers are killed, or stopped for a while; counts what is wrong with them.
 
-`scripts/durable-kills restate --chats 60` runs two workers and shoots one of them every second or
-two until all chats have ended. Beside them, a chat that kills its workers must be quarantined,
-chats that are aborted before they start must not run, and a clean-up runs all the time;
-none of this may cost another chat anything (not on Restate, which has its own rules). `--stop 6`
-stops one past its lease instead and lets it go on; `--restart` kills the server of Restate or
-PostgreSQL, too, and starts it again. `--deploy` changes the code with each kill: hooks come and go.
+`scripts/dev/durable-kills restate --chats 60` runs two workers and shoots one of them every second
+or two until all chats have ended. Beside them, a chat that kills its workers must be quarantined,
+chats that are aborted before they start must not run, and a clean-up runs all the time; none of
+this may cost another chat anything (not on Restate, which has its own rules). `--stop 6` stops one
+past its lease instead and lets it go on; `--restart` kills the server of Restate or PostgreSQL,
+too, and starts it again. `--deploy` changes the code with each kill: hooks come and go.
 `--addresses` gives each worker of Restate an address of its own, which dies with it. With `--relay`
 the workers show their chats in a Redis, and what was shown is compared with what is stored. It
 prints a line of counts for each engine and exits 1 where something is wrong.

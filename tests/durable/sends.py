@@ -1,8 +1,8 @@
 """Messages into durable chats whose workers are killed; counts what is wrong with them.
 
-`scripts/durable-kills --sends 5 --chats 200` sends five messages into each chat from this process
-while its workers are shot. Each message must be in the history, in the store, in the stream, in the
-trace of the hooks and in the record once and in order, or be returned to its sender.
+`scripts/dev/durable-kills --sends 5 --chats 200` sends five messages into each chat from this
+process while its workers are shot. Each message must be in the history, in the store, in the
+stream, in the trace of the hooks and in the record once and in order, or be returned to its sender.
 """
 
 from __future__ import annotations

@@ -656,7 +656,7 @@ async def test_a_message_with_an_id_of_its_own_is_stored_once_wherever_its_worke
 
 @pytest.mark.parametrize("store", ["", "sqlite"], ids=["alone", "with a store"])
 async def test_killed_workers_lose_and_repeat_nothing(engine: Engine, store: str) -> None:
-    """The short form of scripts/durable-kills."""
+    """The short form of scripts/dev/durable-kills."""
     options = Namespace(every=0.2, chats=6, store=store, stop=0.0, restart=False, relay=False)
     options.deploy = options.addresses = False
     assert await kills.run(engine, options)

@@ -200,6 +200,6 @@ async def test_what_cannot_be_sent_is_refused(client: Client) -> None:
 async def test_messages_into_chats_whose_workers_are_killed_come_once_and_in_order(
     engine: Engine,
 ) -> None:
-    """The short form of scripts/durable-kills --sends."""
+    """The short form of scripts/dev/durable-kills --sends."""
     options = Namespace(chats=4, sends=3, kills=2, every=0.2, relay=False)
     assert await sends.run(engine, options)

@@ -1,4 +1,4 @@
-"""Try what can go wrong, count what is left, and print one table. Run by scripts/faults.
+"""Try what can go wrong, count what is left, and print one table. Run by scripts/dev/faults.
 
 A part is a module with a NAME, a TITLE, a WEIGHT (its share of the time) and `figures(budget)`; to
 add one, write the module and put it in PARTS.
@@ -77,7 +77,7 @@ def write(file: str, found: Sequence[Figure], options: dict[str, Any]) -> None:
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     names = ", ".join(f"{part.NAME} ({part.TITLE})" for part in PARTS)
     parser = argparse.ArgumentParser(
-        prog="scripts/faults",
+        prog="scripts/dev/faults",
         description="Try what can go wrong with hookline, and count what is left of it.",
         epilog=f"Parts: {names}. Exits with 1 when an invariant is broken.",
     )

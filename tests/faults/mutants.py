@@ -2,7 +2,8 @@
 
 Cut, doubled, reordered, with unknown events, garbage, flipped bytes and other values, split at any
 byte. Each ends with an answer or an error of hookline's tree, and leaves a valid history. The
-transport is in memory; tests/_mutants.py makes the mutants, `scripts/fuzz-models` runs them alone.
+transport is in memory; tests/_mutants.py makes the mutants, `scripts/dev/fuzz-models` runs them
+alone.
 """
 
 from __future__ import annotations

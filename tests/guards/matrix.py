@@ -1,6 +1,6 @@
 """The matrix of roads and guards, with the reasons for which a guard may be passed by.
 
-`scripts/guard-matrix` and the test of the matrix run the same roads.
+`scripts/dev/guard-matrix` and the test of the matrix run the same roads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Changes to the code around guards that the tests of guards must notice.
 
-`scripts/mutate --guards` makes each change in a copy of the sources, and runs TESTS and the probes
-of `battery.py` with it. A change is a file, a text that is in it once, and the text in its place.
+`scripts/dev/mutate --guards` makes each change in a copy of the sources, and runs TESTS and the
+probes of `battery.py` with it. A change is a file, a text that is in it once, and the text in its
+place.
 """
 
 from __future__ import annotations

@@ -44,12 +44,12 @@ def test_no_reason_is_left_over(cells):
 
 
 def test_the_table_of_the_docs_is_fresh(cells):
-    """Run scripts/guard-matrix --write."""
+    """Run scripts/dev/guard-matrix --write."""
     page = PAGE.read_text(encoding="utf-8")
     assert page == with_table(page, cells)
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=[each.name for each in MUTATIONS])
 def test_the_place_of_each_change_is_there_once(mutation):
-    """Whether a test notices the change: scripts/mutate --guards."""
+    """Whether a test notices the change: scripts/dev/mutate --guards."""
     assert changed(mutation)

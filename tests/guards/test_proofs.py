@@ -115,12 +115,12 @@ async def test_an_agent_without_guards_lets_the_call_pass_on_every_road():
 
 @pytest.mark.parametrize("row", BATTERY)
 async def test_a_proof_holds_for_each_kind_of_guard(row):
-    """Whether it fails if a guard does not hold: scripts/mutate --guards."""
+    """Whether it fails if a guard does not hold: scripts/dev/mutate --guards."""
     assert await passed(row) == []
 
 
 async def test_no_attack_passes_on_any_road():
-    """A sample; scripts/guard-matrix --attacks sends all of them."""
+    """A sample; scripts/dev/guard-matrix --attacks sends all of them."""
     assert len({repr((each.name, each.arguments)) for each in ATTACKS}) == 200
     sample = random.Random(1).sample(ATTACKS, 10)
     assert await attacks_passed(sample) == []

@@ -55,7 +55,7 @@ def test_what_a_returned_value_does_is_one_of_the_three_things(head: Any) -> Non
 
 
 def test_the_overloads_and_the_docs_are_fresh() -> None:
-    command = [sys.executable, str(ROOT / "scripts" / "generate.py"), "--check"]
+    command = [sys.executable, str(ROOT / "scripts" / "dev" / "generate.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert (done.stdout.strip(), done.returncode) == ("up to date", 0), done.stderr
 

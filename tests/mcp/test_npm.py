@@ -1,4 +1,4 @@
-"""The reference servers of npm, by stdio and by HTTP, as they are installed by scripts/mcp-servers.
+"""The reference servers of npm, by stdio and by HTTP, as scripts/dev/mcp-servers installs them.
 
 HOOKLINE_MCP_SERVERS=required makes what is missing a failure; without it, it is a visible skip.
 """
@@ -34,8 +34,8 @@ def _there() -> None:
     if PROXY.is_file() and shutil.which("node"):
         return
     if os.environ.get("HOOKLINE_MCP_SERVERS") == "required":
-        pytest.fail("run scripts/mcp-servers: HOOKLINE_MCP_SERVERS=required")
-    pytest.skip("the servers of npm are not there: scripts/mcp-servers installs them")
+        pytest.fail("run scripts/dev/mcp-servers: HOOKLINE_MCP_SERVERS=required")
+    pytest.skip("the servers of npm are not there: scripts/dev/mcp-servers installs them")
 
 
 def script_of(name: str) -> str:

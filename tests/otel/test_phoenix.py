@@ -1,7 +1,7 @@
 """A trace in a real back-end: sent to arize-phoenix by OTLP, and read back through its API.
 
-It runs in an environment of its own that `scripts/phoenix` makes on first use, some minutes long.
-Where no package index can be reached the test is skipped, but not in CI.
+It runs in an environment of its own that `scripts/dev/phoenix` makes on first use, some minutes
+long. Where no package index can be reached the test is skipped, but not in CI.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hookline.otel import Telemetry
 from hookline.testing import ScriptedModel, Turn, call
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-SCRIPT = Path(__file__).parents[2] / "scripts" / "phoenix"
+SCRIPT = Path(__file__).parents[2] / "scripts" / "dev" / "phoenix"
 
 
 class Phoenix(NamedTuple):

@@ -1,6 +1,6 @@
 """Whatever a service sends, a chat ends with an answer or an error of ours, and a valid history.
 
-`scripts/fuzz-models` tries as many as one likes; `HOOKLINE_MUTANTS` sets the number here.
+`scripts/dev/fuzz-models` tries as many as one likes; `HOOKLINE_MUTANTS` sets the number here.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def table(rows: dict[str, Row], whole: Row) -> str:
     return "\n".join(["| hook | equal start | cost | its own calls |", "|---|---|---|---|", *lines])
 
 
-BEGIN = "<!-- scripts/prefix-table --write -->\n"
+BEGIN = "<!-- scripts/dev/prefix-table --write -->\n"
 END = "\n<!-- end -->"
 
 

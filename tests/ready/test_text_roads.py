@@ -25,4 +25,4 @@ async def test_without_a_guard_the_secret_gets_through_on_each_road(road: str) -
 
 
 def test_the_table_in_the_docs_is_fresh() -> None:
-    assert page() == PAGE.read_text(encoding="utf-8"), "run scripts/text-matrix"
+    assert page() == PAGE.read_text(encoding="utf-8"), "run scripts/dev/text-matrix"

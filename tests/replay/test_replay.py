@@ -30,7 +30,7 @@ NUMBER = 20
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    """Some scenes in each kind of record; scripts/replay-scenes plays more of them."""
+    """Some scenes in each kind of record; scripts/dev/replay-scenes plays more of them."""
     return asyncio.run(all_records(tmp_path_factory.mktemp("records"), NUMBER))
 
 

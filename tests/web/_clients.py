@@ -31,7 +31,7 @@ def need_node() -> str:
     if node is None:
         missing("there is no node: install Node.js 20.19 or newer")
     if not (JS / "node_modules" / ".installed").exists():
-        missing("the JavaScript clients are not installed: run scripts/web-clients")
+        missing("the JavaScript clients are not installed: run scripts/dev/web-clients")
     assert node is not None
     return node
 

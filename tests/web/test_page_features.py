@@ -690,7 +690,7 @@ async def test_without_details_the_server_tells_neither_requests_nor_changes(bro
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_axe_finds_no_violation(browser: Any, scheme: str) -> None:
     if not AXE.exists():
-        missing("axe-core is not installed: scripts/web-clients")
+        missing("axe-core is not installed: scripts/dev/web-clients")
     turn = Turn(MARKDOWN, tool_calls=[call("weather", city="Oslo")])
     agent = Agent(ScriptedModel(turn, "Done."), tools=[weather])
     agent.add_hook("preToolCall", lambda ctx: Ask("May it?"))

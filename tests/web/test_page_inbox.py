@@ -148,7 +148,7 @@ async def test_edited_arguments_run(browser: Any) -> None:
 @pytest.mark.parametrize("width", [1280, 390])
 async def test_axe_finds_no_violation_in_the_inbox(browser: Any, scheme: str, width: int) -> None:
     if not AXE.exists():
-        missing("axe-core is not installed: scripts/web-clients")
+        missing("axe-core is not installed: scripts/dev/web-clients")
     agent, _ = desk()
     async with serve_desk(agent) as (_, url):
         ann = await as_user(browser, url, "ann", color_scheme=scheme, bypass_csp=True)

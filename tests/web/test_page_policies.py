@@ -74,7 +74,7 @@ async def test_axe_finds_no_violation_in_the_policies(
     browser: Any, scheme: str, width: int
 ) -> None:
     if not AXE.exists():
-        missing("axe-core is not installed: scripts/web-clients")
+        missing("axe-core is not installed: scripts/dev/web-clients")
     async with serve([]) as (_, url):
         options = {"color_scheme": scheme, "viewport": {"width": width, "height": 800}}
         lea = await as_user(browser, url, "lea", bypass_csp=True, **options)

@@ -63,7 +63,7 @@ class Timing(Data, frozen=True, kw_only=True):
     reader_wait: float = 0.0
     """Seconds of waiting for a slow reader of the stream."""
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,
@@ -103,7 +103,7 @@ class Usage(Data, frozen=True, kw_only=True):
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
         )
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,
@@ -134,7 +134,7 @@ class Text(Data, frozen=True, omit_defaults=True, tag_field="part", tag="text"):
         if self.meta is not None:
             own(self, "meta")
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(self, *, text: str = ..., meta: dict[str, Any] | None = ...) -> Self: ...
 
@@ -151,7 +151,7 @@ class Reasoning(Data, frozen=True, tag_field="part", tag="reasoning"):
         if self.meta is not None:
             own(self, "meta")
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(self, *, text: str = ..., meta: dict[str, Any] | None = ...) -> Self: ...
 
@@ -171,7 +171,7 @@ class Image(Data, frozen=True, kw_only=True, tag_field="part", tag="image"):
     def __post_init__(self) -> None:
         own(self, "meta")
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,
@@ -204,7 +204,7 @@ class File(Data, frozen=True, kw_only=True, tag_field="part", tag="file"):
     def __post_init__(self) -> None:
         own(self, "meta")
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,
@@ -237,7 +237,7 @@ class Source(Data, frozen=True, kw_only=True, tag_field="part", tag="source"):
     def __post_init__(self) -> None:
         own(self, "meta")
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,
@@ -274,7 +274,7 @@ class ToolCall(Data, frozen=True, kw_only=True, tag_field="part", tag="call"):
         if self.meta is not None:
             own(self, "meta")
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,
@@ -391,7 +391,7 @@ class UserMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="user")
                 changes["parts"] = (Text(text), *media)
             return msgspec.structs.replace(self, **changes)
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self, *, text: str | None = ..., id: str = ..., parts: tuple[UserPart, ...] = ...
@@ -418,7 +418,7 @@ class AssistantMessage(ModelAnswer, frozen=True, kw_only=True, tag_field="role",
     meta: dict[str, Any] | None = None
     """The provider's own data, which the adapter needs in later requests."""
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,
@@ -459,7 +459,7 @@ class RanCall(Data, frozen=True, omit_defaults=True, kw_only=True):
         own_tuple(self, "hooks")
         own_tuple(self, "hook_ids")
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,
@@ -498,7 +498,7 @@ class ToolMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="tool")
     def __post_init__(self) -> None:
         own_tuple(self, "media")
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,

@@ -44,7 +44,7 @@ class Stop(Data, frozen=True, tag_field="kind", tag="stop"):
     text: str | None = None
     """The text that is sent to the user as an assistant message, if any."""
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(self, *, reason: str = ..., text: str | None = ...) -> Self: ...
 
@@ -55,7 +55,7 @@ class Continue(Data, frozen=True, tag_field="kind", tag="continue"):
     input: str
     """The next user message."""
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(self, *, input: str = ...) -> Self: ...
 
@@ -66,7 +66,7 @@ class Guide(Data, frozen=True, tag_field="kind", tag="guide"):
     reason: str
     """What the model must do differently; it becomes a user message."""
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(self, *, reason: str = ...) -> Self: ...
 
@@ -92,7 +92,7 @@ class Ask(Data, frozen=True, tag_field="kind", tag="ask"):
     def __post_init__(self) -> None:
         own(self, "details")
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,
@@ -117,7 +117,7 @@ class ToolResult(Data, frozen=True, tag_field="kind", tag="result"):
         own(self, "value")
         own_tuple(self, "media")
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self, *, value: Any = ..., media: tuple[MediaPart, ...] = ..., truncated: bool = ...
@@ -170,7 +170,7 @@ class ToolFailure(Data, frozen=True, tag_field="kind", tag="error", dict=True):
             _attributes(copy).update(_attributes(self))
             return copy
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self, *, message: str = ..., type: str = ..., issues: tuple[str, ...] = ...
@@ -244,7 +244,7 @@ class MessageChanges(Data, frozen=True, kw_only=True, tag_field="kind", tag="cha
     def __post_init__(self) -> None:
         own_tuple(self, "parts")
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self, *, text: str | None = ..., parts: tuple[UserPart | ModelPart, ...] | None = ...
@@ -285,7 +285,7 @@ class Rule(Data, frozen=True, omit_defaults=True):
     def __post_init__(self) -> None:
         own(self, "arguments")
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,
@@ -317,7 +317,7 @@ class Approve(Data, frozen=True, kw_only=True, tag_field="kind", tag="approve"):
     def __post_init__(self) -> None:
         own(self, "arguments")
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,
@@ -337,7 +337,7 @@ class Deny(Data, frozen=True, tag_field="kind", tag="deny"):
     by: str | None = None
     """The person or program that decided, such as a user's id."""
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(self, *, reason: str = ..., by: str | None = ...) -> Self: ...
 
@@ -391,7 +391,7 @@ class ApprovalRequest(Data, frozen=True, kw_only=True):
         if self.details:
             force_setattr(self, "details", tuple([freeze(detail) for detail in self.details]))
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,
@@ -469,7 +469,7 @@ class Response(Data, Generic[OutT], frozen=True, kw_only=True):
         answers = [message for message in self.messages if isinstance(message, AssistantMessage)]
         return tuple([file for message in answers for file in message.files])
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,
@@ -519,7 +519,7 @@ class ErrorInfo(Data, frozen=True, kw_only=True):
             retry_after=getattr(exc, "retry_after", None) if retryable else None,
         )
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,

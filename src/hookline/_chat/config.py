@@ -86,7 +86,7 @@ class Limits(Data, frozen=True, kw_only=True, repr_omit_defaults=True):
             **{name: value for name, value in values.items() if value is not _UNSET}
         )
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,

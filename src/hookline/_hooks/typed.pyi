@@ -1,6 +1,6 @@
 """The types of `add_hook`, `hook` and `define_hook`, one overload per hook point.
 
-Generated from the table in `_hooks/points.py` by scripts/generate.py. Do not edit.
+Generated from the table in `_hooks/points.py` by scripts/dev/generate.py. Do not edit.
 """
 
 from __future__ import annotations

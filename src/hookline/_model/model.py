@@ -42,7 +42,7 @@ class TextChunk(Data, frozen=True, tag_field="chunk", tag="text"):
     text: str
     """A piece of the model's text, of any length."""
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(self, *, text: str = ...) -> Self: ...
 
@@ -53,7 +53,7 @@ class ReasoningChunk(Data, frozen=True, tag_field="chunk", tag="reasoning"):
     text: str
     """A piece of the model's reasoning, of any length."""
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(self, *, text: str = ...) -> Self: ...
 
@@ -70,7 +70,7 @@ class PartEndChunk(Data, frozen=True, tag_field="chunk", tag="part_end"):
         if self.meta is not None:
             own(self, "meta")
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self, *, part: Literal["text", "reasoning"] = ..., meta: dict[str, Any] | None = ...
@@ -98,7 +98,7 @@ class ToolCallChunk(Data, frozen=True, kw_only=True, tag_field="chunk", tag="cal
         if self.meta is not None:
             own(self, "meta")
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,
@@ -117,7 +117,7 @@ class SourceChunk(Data, frozen=True, tag_field="chunk", tag="source"):
     source: Source
     """The whole part, which is added to the answer."""
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(self, *, source: Source = ...) -> Self: ...
 
@@ -128,7 +128,7 @@ class FileChunk(Data, frozen=True, tag_field="chunk", tag="file"):
     file: MediaPart
     """The whole part, which is added to the answer."""
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(self, *, file: MediaPart = ...) -> Self: ...
 
@@ -151,7 +151,7 @@ class Finish(Data, frozen=True, kw_only=True, tag_field="chunk", tag="finish"):
         if self.meta is not None:
             own(self, "meta")
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,
@@ -207,7 +207,7 @@ class Settings(Data, frozen=True, kw_only=True):
             **{name: value for name, value in values.items() if value is not None and value != ()}
         )
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,
@@ -239,7 +239,7 @@ class OutputSchema(Data, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         own(self, "schema")
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(self, *, name: str = ..., schema: dict[str, Any] = ...) -> Self: ...
 
@@ -259,7 +259,7 @@ class ChatRequest(Data, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         own_tuple(self, "tools")
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,
@@ -306,7 +306,7 @@ class ModelRequest(Data, frozen=True, kw_only=True):
         if type(self.messages) is not History:  # which is read-only, and not copied at each step
             own_tuple(self, "messages")
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,
@@ -355,7 +355,7 @@ class ModelResponse(ModelAnswer, frozen=True, kw_only=True, tag_field="kind", ta
         parts.extend(tool_calls)
         return cls(parts=tuple(parts), finish_reason="tool_calls" if tool_calls else "stop")
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,

@@ -42,7 +42,7 @@ class Prefix(Data, frozen=True, kw_only=True):
         """The part of the request before that can be reused, from 0 to 1."""
         return self.common / (self.common + self.lost) if self.lost else 1.0
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,

@@ -34,7 +34,7 @@ class Rates(Data, frozen=True, kw_only=True):
         total += write * (self.input if self.cache_write is None else self.cache_write)
         return (total + usage.output_tokens * self.output) / MILLION
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,

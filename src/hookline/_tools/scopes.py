@@ -122,7 +122,7 @@ class Scope(ReadOnly):
         names = ", ".join(tool.name for tool in self.tools)
         return f"<Scope {self.label!r}: {names or 'no tools'}>"
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,

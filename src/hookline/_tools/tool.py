@@ -281,7 +281,7 @@ class Tool(ReadOnly, Generic[P, R]):
     def __repr__(self) -> str:
         return f"<Tool {self.name!r}>"
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
             self,
