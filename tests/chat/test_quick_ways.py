@@ -28,6 +28,7 @@ from hookline import (
     UserMessage,
     tool,
 )
+from hookline._conversations.conversation import state_of
 from hookline.errors import ToolDenied
 from hookline.testing import ScriptedModel, call
 
@@ -223,7 +224,7 @@ async def test_a_result_of_a_class_of_ones_own_is_a_result(way: dict[str, Any]) 
 
 
 async def test_a_message_that_is_changed_leaves_what_an_earlier_life_wrote_ahead() -> None:
-    talk = Conversation([UserMessage(id="c.0", parts=(Text("a"),))])
+    talk = state_of(Conversation([UserMessage(id="c.0", parts=(Text("a"),))]))
     kept, written = talk.messages[0], UserMessage(id="d.0", parts=(Text("b"),))
     talk.earlier_messages = [written]
     await talk.change(kept.replace(text="A"))

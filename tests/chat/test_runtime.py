@@ -906,6 +906,7 @@ def test_the_runtimes_keep_the_protocol():
         "lock",
         "has_begun",
         "has_passed",
+        "messages",
         "now",
         "new_id",
     }

@@ -32,6 +32,7 @@ from hookline import (
     Usage,
     UserMessage,
 )
+from hookline._conversations.conversation import state_of
 from hookline._conversations.ledger import Ledger
 from hookline.errors import (
     ApprovalError,
@@ -695,9 +696,9 @@ async def test_the_event_loop_gets_its_turns_while_a_long_conversation_is_opened
         stored = await store.load("long")
     assert stored is not None
     async with Turns() as turns:
-        found = Conversation(id="long")
+        found = state_of(Conversation(id="long"))
         found.ledger = Ledger(store, "long")
-        await found._adopt(stored, None)
+        await found.load(stored, None)
     assert len(found.messages) == many
     assert turns.count >= many // PIECE
 
@@ -829,7 +830,7 @@ async def test_what_cannot_be_taken_is_left_as_it_is(store: Any) -> None:
     with pytest.raises(ConversationConflictError):
         await mine.save(store)
     assert await store.load(id) == before
-    assert mine.ledger is None  # it is kept nowhere, as before
+    assert state_of(mine).ledger is None  # it is kept nowhere, as before
     await Agent(ScriptedModel("ok")).chat("on", conversation=mine)
     assert await store.load(id) == before
 

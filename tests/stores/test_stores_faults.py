@@ -36,6 +36,7 @@ from hookline import (
     UserMessage,
     check_history,
 )
+from hookline._conversations.conversation import state_of
 from hookline.errors import (
     ApprovalError,
     ConversationBusyError,
@@ -868,7 +869,7 @@ async def test_a_chat_that_died_before_its_approved_tool_began_leaves_the_questi
     ran: list[str] = []
     agent = asking(base, ran, call("delete", path="a"), "Done.")
     (request,) = (await agent.chat("go", conversation=talk)).pending
-    dead = await base.open(talk)
+    dead = state_of(await base.open(talk))
     dead.acquire("dead")
     await dead.take("dead", lambda exc: None)
     await dead.claim("dead", [request.id])
