@@ -28,6 +28,7 @@ from hookline import (
 from hookline._chat import approval as _approval
 from hookline._chat import ending as _ending
 from hookline._chat import stream as _stream
+from hookline._conversations.state import ConversationState
 from hookline.otel._emit import spans as _spans
 from hookline.providers._adapter import streaming as _frame
 from hookline.storage import Change
@@ -292,7 +293,7 @@ async def test_another_outcome_than_promised_is_found(monkeypatch: pytest.Monkey
 
 
 async def test_a_conversation_that_stays_busy_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Conversation, "release", lambda talk, chat_id: None)
+    monkeypatch.setattr(ConversationState, "release", lambda state, chat_id: None)
     places = throw.Places()
     await throw.in_models(places)
     found = broken(places)

@@ -999,7 +999,7 @@ async def test_a_tool_of_a_sub_agent_may_close_the_stream_of_the_root() -> None:
     await turns()
     assert traces == [
         ["start", "abort consumer left", "end"],
-        ["start", "abort cancelled", "end"],
+        ["start", "abort consumer left", "end"],  # the reason of the chat above
     ]
 
 

@@ -354,6 +354,7 @@ def test_hooks_are_shown_in_the_order_in_which_they_fire(folder: Path) -> None:
             "· preRequest be_brief",
             "It is warm.",
             "· onDelta watch",
+            "· prompt cache",
             "· onStep noted",
         ]
 

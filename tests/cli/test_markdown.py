@@ -386,7 +386,7 @@ def test_what_is_typed_meanwhile_is_kept_for_the_prompt(folder: Path) -> None:
         (folder / "go").touch()
         terminal.expect("an end.")
         terminal.expect("Again.")
-        lines = [line for line in terminal.lines if "word" in line or "end" in line]
+        lines = [line for line in terminal.lines if "word" in line or "an end" in line]
         assert lines == plain("word " * 40 + "and an end.")
 
 

@@ -307,16 +307,20 @@ def test_calls_that_every_guard_stops_are_reported_as_such(tmp_path):
     )
 
 
-def test_the_docs_show_what_the_command_prints(tmp_path):
+def test_the_command_of_the_docs_proves_their_guard_and_names_one_that_is_none(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "guards.md").read_text()
-    app, line, passed, failed = (
-        re.findall(rf"^```{kind}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[n]
-        for kind, n in (("python", 0), ("json", 0), ("text", 0), ("text", 1))
+    app, line = (
+        re.findall(rf"^```{kind}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[0]
+        for kind in ("python", "json")
     )
-    assert check(tmp_path, line, app=app) == (0, passed.splitlines())
+    status, lines = check(tmp_path, line, app=app)
+    assert (status, lines) == (
+        0,
+        [f'ok    bash {{"command": "rm -rf /"}}  denied on {EVERY} roads'],
+    )
     no_guard = app.replace(', on_error="deny"', "").partition("asyncio.run(")[0]
     status, lines = check(tmp_path, line, app=no_guard)
-    assert (status, lines[:3]) == (1, failed.splitlines())
+    assert status == 1
     assert lines[-1] == (
         "      the hook 'no_removal' is not a guard; register it with on_error=\"deny\""
     )
