@@ -670,9 +670,9 @@ class Agent(Chats[DepsT, OutT]):
 
     def _twin(self, options: _Twin) -> Agent[DepsT, OutT]:
         """The copy of this agent; agents that hand over to each other get one copy each."""
-        known: Agent[DepsT, OutT] | None = options.twins.get(id(self))
-        if known is not None:
-            return known
+        copy: Agent[DepsT, OutT] | None = options.twins.get(id(self))
+        if copy is not None:
+            return copy
         config = self._config
         twin: Agent[DepsT, OutT] = Agent(
             options.model or config.model,
@@ -713,9 +713,9 @@ class _Twin(msgspec.Struct, kw_only=True):
 
     def keeps(self, hook: Hook) -> bool:
         """Whether the copy has this hook."""
-        named = {hook.name, hook.options.id} & self.without
+        names = {hook.name, hook.options.id} & self.without
         observes = hook.spec.kind == "observer" or hook.options.observes
-        return not named and (self.observers or not observes)
+        return not names and (self.observers or not observes)
 
     def tool(self, tool: AnyTool) -> AnyTool:
         """The tool that stands for this one."""

@@ -113,7 +113,7 @@ def test_a_pipe_does_not_block_and_a_folder_is_none(root, folder):
 @EACH_WAY
 def test_a_file_that_was_moved_out_has_no_path(root, folder):
     (folder / "a.txt").write_text("x")
-    with root.opened("a.txt", os.O_RDONLY) as fd:
+    with root.descriptor("a.txt", os.O_RDONLY) as fd:
         (folder / "a.txt").rename(folder.parent / "gone.txt")
         with pytest.raises(OutsideError):
             root.real(fd)

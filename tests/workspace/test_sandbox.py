@@ -115,11 +115,11 @@ MUTATIONS = {
     "chmod": (unfiltered("MODES", "fchmodat"), "privileges-set-user-by-chmod"),
     "mkdir": (unfiltered("MODES", "mknodat"), "privileges-set-user-by-mknod"),
     "openat": (unfiltered("MODES", "openat"), "privileges-set-user-by-open"),
-    "openat2": (unfiltered("NOT_THERE", "openat2"), "privileges-set-user-by-openat2"),
-    "clone3": (unfiltered("NOT_THERE", "clone3"), "calls-clone3"),
-    "keyctl": (unfiltered("REFUSED", "keyctl"), "calls-keyctl"),
-    "io_uring": (unfiltered("REFUSED", "io_uring_setup"), "calls-io_uring"),
-    "ptrace": (unfiltered("REFUSED", "ptrace"), "calls-ptrace-of-the-first-process"),
+    "openat2": (unfiltered("ENOSYS_CALLS", "openat2"), "privileges-set-user-by-openat2"),
+    "clone3": (unfiltered("ENOSYS_CALLS", "clone3"), "calls-clone3"),
+    "keyctl": (unfiltered("EPERM_CALLS", "keyctl"), "calls-keyctl"),
+    "io_uring": (unfiltered("EPERM_CALLS", "io_uring_setup"), "calls-io_uring"),
+    "ptrace": (unfiltered("EPERM_CALLS", "ptrace"), "calls-ptrace-of-the-first-process"),
     "no watch": (unwatched, "limits-memory-of-all"),
 }
 
@@ -213,7 +213,7 @@ async def test_root_is_refused(monkeypatch, sandbox):
 
 
 async def test_what_is_missing_is_said(monkeypatch):
-    monkeypatch.setattr(module, "_found", lambda: None)
+    monkeypatch.setattr(module, "_find_bwrap", lambda: None)
     assert "pip install" in await Bwrap().check()
 
 

@@ -69,33 +69,33 @@ class Inbox:
         """Whether no more messages may wait."""
         return len(self._queued) >= MAX_QUEUED
 
-    def add(self, sent: SentMessage) -> None:
+    def add(self, entry: SentMessage) -> None:
         """Queue a message."""
-        if sent.message.id not in self._decided:
-            self._queued.append(sent)
+        if entry.message.id not in self._decided:
+            self._queued.append(entry)
 
     def due(self, *, idle: bool) -> tuple[SentMessage, ...]:
         """The messages to commit before the next request; at an idle end, all messages."""
-        return tuple([sent for sent in self._queued if idle or sent.when == "next"])
+        return tuple([entry for entry in self._queued if idle or entry.when == "next"])
 
     def decide(self, id: str, status: SentStatus, reason: str | None = None) -> None:
         """Take the message with this id out of the queue, if it is in it."""
         self._decided.add(id)
-        for sent in self._queued:
-            if sent.message.id == id:
-                self._queued.remove(sent)
-                sent.decide(status, reason)
+        for entry in self._queued:
+            if entry.message.id == id:
+                self._queued.remove(entry)
+                entry.decide(status, reason)
                 return
 
     def close(self, written_ids: Collection[str], *, halted: bool) -> None:
         """Decide all messages, since the chat is over."""
-        for sent in self._queued:
-            if sent.message.id in written_ids:
-                sent.decide("delivered")
+        for entry in self._queued:
+            if entry.message.id in written_ids:
+                entry.decide("delivered")
             elif halted:
-                sent.decide("unknown", "the chat goes on in another process")
+                entry.decide("unknown", "the chat goes on in another process")
             else:
-                sent.decide("returned", TOO_LATE)
+                entry.decide("returned", TOO_LATE)
         self._queued = []
 
 

@@ -36,8 +36,8 @@ def add_to(data: Mapping[str, Any], rule: Rule) -> list[Any]:
 
 async def list_rules(store: Store, conversation_id: str | None = None) -> tuple[Rule, ...]:
     """Return the remembered rules of a conversation, or those with the scope "always"."""
-    stored = await store.load(conversation_id or RULES)
-    return () if stored is None else rules_in(stored.meta)
+    conversation = await store.load(conversation_id or RULES)
+    return () if conversation is None else rules_in(conversation.meta)
 
 
 async def revoke_rule(store: Store, rule_id: str, conversation_id: str | None = None) -> bool:

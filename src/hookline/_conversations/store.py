@@ -104,8 +104,8 @@ class PendingStep(Data, frozen=True, kw_only=True, rename=_STORED_NAMES):
     @property
     def unbegun(self) -> tuple[ApprovalRequest, ...]:
         """The requests that wait once no chat runs: the calls of their answers have not begun."""
-        begun = self.begun_calls
-        return tuple([item for item in self.requests if self.call_id_of(item) not in begun])
+        call_ids = self.begun_calls
+        return tuple([item for item in self.requests if self.call_id_of(item) not in call_ids])
 
     @property
     def begun_calls(self) -> frozenset[str]:

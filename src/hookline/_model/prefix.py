@@ -69,7 +69,7 @@ class PrefixMeter:
         parts = self._parts = _parts_of(request)
         same = 0
         for part, old in zip(parts, before, strict=False):
-            if part is not old and _sent(part) != _sent(old):
+            if part is not old and _content(part) != _content(old):
                 break
             same += 1
         self._sizes = [*sizes[:same], *map(_size, parts[same:])]
@@ -117,7 +117,7 @@ def _tokens(sizes: list[int]) -> int:
     return -(-sum(sizes) // BYTES_PER_TOKEN)
 
 
-def _sent(part: Any) -> Any:
+def _content(part: Any) -> Any:
     """The part as a provider sees it."""
     match part:
         case ToolMessage():
@@ -134,4 +134,4 @@ def _sent(part: Any) -> Any:
 
 def _size(part: Any) -> int:
     """The size of a part in bytes."""
-    return 0 if part is None or isinstance(part, _Unsent) else len(encoded(_sent(part)))
+    return 0 if part is None or isinstance(part, _Unsent) else len(encoded(_content(part)))

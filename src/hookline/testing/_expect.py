@@ -28,7 +28,7 @@ class _Call:
     arguments: dict[str, Any]
     outcome: str
     text: str
-    asked: bool
+    has_approval_request: bool
 
     @property
     def line(self) -> str:
@@ -83,15 +83,15 @@ class Expectation:
         calls.
         """
         arguments = {**(arguments or {}), **more}
-        wanted = f"{_call_text(tool, arguments)} -> {outcome}"
+        expectation = f"{_call_text(tool, arguments)} -> {outcome}"
         places = [
             place
             for place, call in enumerate(self._calls)
             if call.name == tool and call.outcome == outcome and call.has(arguments)
         ]
         if times is not None and len(places) != times:
-            raise self._error(f"{wanted}, {times} times; it was called {len(places)} times")
-        return self if times == 0 else self._at(places, wanted)
+            raise self._error(f"{expectation}, {times} times; it was called {len(places)} times")
+        return self if times == 0 else self._at(places, expectation)
 
     def not_called(self, tool: str, arguments: Values | None = None, /, **more: object) -> Self:
         """Check that no call of this tool, with these arguments, ran or waits."""
@@ -130,7 +130,7 @@ class Expectation:
             [
                 place
                 for place, call in enumerate(self._calls)
-                if call.name == tool and call.asked and call.has(arguments)
+                if call.name == tool and call.has_approval_request and call.has(arguments)
             ],
             f"an approval to be requested for {_call_text(tool, arguments)}",
         )
@@ -205,15 +205,15 @@ class Expectation:
             raise self._error(f"a call of {tool}")
         return others
 
-    def _at(self, places: Sequence[int], wanted: str) -> Self:
+    def _at(self, places: Sequence[int], expectation: str) -> Self:
         if not places:
-            raise self._error(wanted)
+            raise self._error(expectation)
         self._last = places[0]
         return self
 
-    def _error(self, wanted: str) -> AssertionError:
+    def _error(self, expectation: str) -> AssertionError:
         lines = "".join(f"\n  {call.line}" for call in self._calls) or " none"
-        return AssertionError(f"expected {wanted}\nthe calls of the chat:{lines}")
+        return AssertionError(f"expected {expectation}\nthe calls of the chat:{lines}")
 
 
 def _call_text(tool: str, arguments: Values) -> str:
@@ -246,10 +246,10 @@ def _pending(response: Response[Any]) -> list[str]:
     return [request.call.id for request in response.pending]
 
 
-def _calls(messages: Sequence[Message], asked: Iterable[str]) -> list[_Call]:
+def _calls(messages: Sequence[Message], request_ids: Iterable[str]) -> list[_Call]:
     """The calls in the order in which the model wrote them, each with its result."""
     results = {message.call_id: message for message in messages if isinstance(message, ToolMessage)}
-    waiting = set(asked)
+    waiting = set(request_ids)
     return [
         _with_result(call, results.get(call.id), call.id in waiting)
         for message in messages
@@ -258,12 +258,12 @@ def _calls(messages: Sequence[Message], asked: Iterable[str]) -> list[_Call]:
     ]
 
 
-def _with_result(call: ToolCall, message: ToolMessage | None, asked: bool) -> _Call:
+def _with_result(call: ToolCall, message: ToolMessage | None, has_approval_request: bool) -> _Call:
     arguments = dict(call.arguments)
     if message is None:
-        return _Call(call.name, arguments, WAITING, "", asked)
+        return _Call(call.name, arguments, WAITING, "", has_approval_request)
     ran = message.ran
     if ran is not None:
         arguments = arguments if ran.arguments is None else dict(ran.arguments)
-        asked = asked or ran.approved is not None
-    return _Call(call.name, arguments, message.outcome, message.text, asked)
+        has_approval_request = has_approval_request or ran.approved is not None
+    return _Call(call.name, arguments, message.outcome, message.text, has_approval_request)

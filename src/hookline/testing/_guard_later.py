@@ -111,10 +111,10 @@ async def stored_request_changed(road: Road) -> None:
 
 
 async def client_tool_removed(road: Road) -> None:
-    offered = [True]
-    scopes = road.scopes(client=True, enabled=lambda: bool(offered))
+    flag = [True]
+    scopes = road.scopes(client=True, enabled=lambda: bool(flag))
     agent, talk, answers = await _wait(road, road.question(), agent=road.guarded(scopes=scopes))
-    offered.clear()
+    flag.clear()
     await road.resume(agent, talk, answers, hooks=[road.question()])
     road.ran = any(road.is_meant(call.name, call.arguments) for call in talk.client_calls)
 

@@ -198,8 +198,8 @@ async def _by_the_provider(road: Road) -> None:
     """The provider runs the tool as soon as a request offers it."""
 
     async def look(ctx: AroundRequest[Any], proceed: Any) -> Any:
-        offered = [tool for tool in ctx.request.tools if isinstance(tool, ProviderTool)]
-        road.ran = road.ran or any(tool.name == road.call.name for tool in offered)
+        tools = [tool for tool in ctx.request.tools if isinstance(tool, ProviderTool)]
+        road.ran = road.ran or any(tool.name == road.call.name for tool in tools)
         return await proceed()
 
     hook = define_hook("aroundRequest", look, name=OURS, priority=LAST)

@@ -18,7 +18,7 @@ from hookline.workspace._commands.rules import Rules, Verdict, is_rule
 from hookline.workspace._errors import MissingError, WorkspaceClosedError
 from hookline.workspace._files.access import Access
 from hookline.workspace._sandbox.commands import Commands
-from hookline.workspace._tools.change import check, planned_call
+from hookline.workspace._tools.change import check, plan_call
 from hookline.workspace._tools.memory import note_asked, only_rules
 
 Mode = Literal["read", "ask", "edits"]
@@ -69,8 +69,8 @@ class Guard:
             if name in _WRITES:
                 return await self._change(ctx, names)
             if name in _READS:
-                return _asked(self._access.rules.for_paths("read", names), name, names)
-            return _asked(self._access.rules.for_tool(name), name, names)
+                return _answer(self._access.rules.for_paths("read", names), name, names)
+            return _answer(self._access.rules.for_tool(name), name, names)
         except (ToolDenied, WorkspaceClosedError) as exc:
             return Deny(str(exc))
         except MissingError:
@@ -136,7 +136,7 @@ class Guard:
         if ctx.again:  # the question alone matters, and it has been asked
             return Ask(f"Change {names[-1]}?")
         change = await asyncio.to_thread(
-            planned_call, self._access, ctx.call.name, ctx.tool.bind(dict(ctx.call.arguments))
+            plan_call, self._access, ctx.call.name, ctx.tool.bind(dict(ctx.call.arguments))
         )
         check(ctx.run, change)
         self._access.may_write(change.path)
@@ -146,7 +146,7 @@ class Guard:
         return Ask(f"{verb} {change.path}?", details=details)
 
 
-def _asked(verdict: Verdict | None, name: str, names: tuple[str, ...]) -> Ask | Deny | None:
+def _answer(verdict: Verdict | None, name: str, names: tuple[str, ...]) -> Ask | Deny | None:
     """The answer to a verdict about a tool that changes nothing."""
     target = f" {names[-1]}" if names else ""
     if verdict is None or verdict.kind == "allow":

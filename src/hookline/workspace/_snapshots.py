@@ -33,7 +33,7 @@ from hookline.workspace._tools.search import found_files
 
 MOST: Final = 50_000
 """The most files of a snapshot."""
-KEPT: Final = 50
+MAX_SNAPSHOTS: Final = 50
 """The number of snapshots that are kept."""
 
 
@@ -58,7 +58,7 @@ class Snapshots:
         self._commands = commands
         self._folder = folder
         self._lock = asyncio.Lock()
-        self._known: dict[str, tuple[tuple[int, ...], str]] = {}
+        self._digests: dict[str, tuple[tuple[int, ...], str]] = {}
         self._steps: dict[tuple[str, int], None] = {}
 
     async def before_change(self, run: Run[Any]) -> None:
@@ -84,9 +84,9 @@ class Snapshots:
 
     async def restore(self, id: str) -> Snapshot:
         """Put all files back; returns a snapshot of what they were before."""
-        wanted = await asyncio.to_thread(self._load, id)
+        snapshot = await asyncio.to_thread(self._load, id)
         now = await self.take(f"before restoring {id}")
-        await asyncio.to_thread(self._put_back, wanted, now)
+        await asyncio.to_thread(self._put_back, snapshot, now)
         return now
 
     async def diff(self, since: str) -> str:
@@ -114,19 +114,21 @@ class Snapshots:
         folder = self._folder / "snapshots"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (folder / f"{id}.json").write_bytes(msgspec.json.encode(snapshot))
-        for old in sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime_ns)[:-KEPT]:
+        for old in sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime_ns)[
+            :-MAX_SNAPSHOTS
+        ]:
             old.unlink(missing_ok=True)
         return snapshot
 
     def _entry(self, path: str) -> tuple[str, int]:
         """The digest and the mode of a file; its content is stored if it is new."""
         root = self._access.root
-        with root.opened(path, (O_PATH or os.O_RDONLY) | os.O_NOFOLLOW) as fd:
+        with root.descriptor(path, (O_PATH or os.O_RDONLY) | os.O_NOFOLLOW) as fd:
             info = os.fstat(fd)
         stamp = (info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
-        known = self._known.get(path)
-        if known is not None and known[0] == stamp:
-            return known[1], stat.S_IMODE(info.st_mode)
+        entry = self._digests.get(path)
+        if entry is not None and entry[0] == stamp:
+            return entry[1], stat.S_IMODE(info.st_mode)
         file = root.read(path, self._access.may_read, MAX_BYTES)
         place = self._object(file.digest)
         if not place.exists():
@@ -134,7 +136,7 @@ class Snapshots:
             part = place.with_suffix(f".{os.urandom(4).hex()}")
             part.write_bytes(file.data)
             part.replace(place)
-        self._known[path] = (stamp, file.digest)
+        self._digests[path] = (stamp, file.digest)
         return file.digest, stat.S_IMODE(file.mode)
 
     def _object(self, name: str) -> Path:
@@ -145,10 +147,8 @@ class Snapshots:
         try:
             return msgspec.json.decode(path.read_bytes(), type=Snapshot)
         except (OSError, msgspec.DecodeError):
-            known = ", ".join(each.id for each in self._all()[-5:]) or "none"
-            raise UsageError(
-                f"there is no snapshot {id!r}; use one of the latest: {known}"
-            ) from None
+            ids = ", ".join(snapshot.id for snapshot in self._all()[-5:]) or "none"
+            raise UsageError(f"there is no snapshot {id!r}; use one of the latest: {ids}") from None
 
     def _all(self) -> list[Snapshot]:
         folder = self._folder / "snapshots"
@@ -156,9 +156,9 @@ class Snapshots:
         snapshots = [msgspec.json.decode(name.read_bytes(), type=Snapshot) for name in names]
         return sorted(snapshots, key=lambda snapshot: snapshot.at)
 
-    def _put_back(self, wanted: Snapshot, now: Snapshot) -> None:
+    def _put_back(self, snapshot: Snapshot, now: Snapshot) -> None:
         root, access = self._access.root, self._access
-        for path, (name, mode) in wanted.files.items():
+        for path, (name, mode) in snapshot.files.items():
             current = now.files.get(path)
             if current == (name, mode):
                 continue
@@ -166,16 +166,16 @@ class Snapshots:
                 data = self._object(name).read_bytes()
                 expect = None if current is None else current[0]
                 replace(root, path, data, expect=expect, permit=access.may_write)
-            with root.opened(path, os.O_RDONLY | os.O_NOFOLLOW) as fd:
+            with root.descriptor(path, os.O_RDONLY | os.O_NOFOLLOW) as fd:
                 os.fchmod(fd, mode & 0o777)
-        for path in now.files.keys() - wanted.files.keys():
+        for path in now.files.keys() - snapshot.files.keys():
             self._remove(path)
 
     def _remove(self, path: str) -> None:
         """Remove a file that the snapshot does not have; its content is in the latest one."""
         above, _, name = path.rpartition("/")
         flags, root = os.O_RDONLY | os.O_DIRECTORY, self._access.root
-        with suppress(MissingError, OSError), root.opened(above or ".", flags) as folder:
+        with suppress(MissingError, OSError), root.descriptor(above or ".", flags) as folder:
             os.unlink(name, dir_fd=folder)
 
     def _diff(self, old: Snapshot, new: Snapshot) -> str:

@@ -97,7 +97,7 @@ class Workspace:
         outputs = self._outputs = Outputs(self._state / "outputs")
         before_change = self._snapshots.before_change
         writer = Writer(access, self._state / "calls", before_change)
-        made = [
+        all_tools = [
             *reading_tools(access, outputs),
             *searching_tools(access, self._commands, outputs),
             *writing_tools(writer, self._changes),
@@ -106,7 +106,7 @@ class Workspace:
             *([self._skills.tool(outputs)] if self._skills else []),
         ]
         self.tools_by_name: dict[str, Tool[Any, Any]] = {
-            tool.name: tool for tool in made if tool.name in tools
+            tool.name: tool for tool in all_tools if tool.name in tools
         }
         """The tools, by their names."""
         self._guard = Guard(access, self._commands, mode)
@@ -204,8 +204,8 @@ class Workspace:
         """Run a tool for a call that the guard has seen; for `Workspaces`."""
         tool = self.tools_by_name[name]
         injected = tool.signature.injected
-        bound = tool.bind(dict(arguments))
-        return await tool.fn(**bound, **({} if injected is None else {injected: run}))
+        values = tool.bind(dict(arguments))
+        return await tool.fn(**values, **({} if injected is None else {injected: run}))
 
     async def decide(self, ctx: PreToolCall[Any]) -> Any:
         """Return what the guard says about a call; for `Workspaces`."""

@@ -90,7 +90,7 @@ class Session:
         self._make_deps = make_deps
         self._screen = screen
         self._runner = runner
-        self._begun = time.time()
+        self._start_time = time.time()
         self._converses = False  # the terminal is ours until the user leaves
         self._prompts = Prompts(screen)
         self._asks = self._prompts.can_ask and options.output == "text"
@@ -166,7 +166,7 @@ class Session:
     def _command(self, name: str) -> None:
         """Show or undo the changes of a workspace."""
         assert self._talk.workspace is not None
-        for text, style in self._runner.run(COMMANDS[name](self._talk.workspace, self._begun)):
+        for text, style in self._runner.run(COMMANDS[name](self._talk.workspace, self._start_time)):
             self._screen.say(strict(text), style)
 
     def _greet(self) -> None:
@@ -258,13 +258,13 @@ class Session:
             aborting = True
             loop.call_soon_threadsafe(stream.abort, "interrupted")
 
-        sent: list[SentMessage] = []
+        messages: list[SentMessage] = []
 
         def on_line(text: str) -> None:
             if self._talk.workspace is not None and text.strip() in COMMANDS:
                 self._screen.say("This command works between two answers.")
             else:
-                sent.append(stream.send(text))
+                messages.append(stream.send(text))
 
         before = signal.signal(signal.SIGINT, on_interrupt)
         with self._prompts.lines(on_line) if self._converses else nullcontext():
@@ -275,11 +275,11 @@ class Session:
             finally:
                 signal.signal(signal.SIGINT, before)
                 self._view.end()
-                self._tell_returned(sent)
+                self._tell_returned(messages)
 
-    def _tell_returned(self, sent: Sequence[SentMessage]) -> None:
+    def _tell_returned(self, messages: Sequence[SentMessage]) -> None:
         """Show the messages that the answer has not taken."""
-        for message in sent:
+        for message in messages:
             if message.status == "returned":
                 words = f"not delivered, {message.reason}: {message.message.text}"
                 self._screen.say(strict(words), "mark")

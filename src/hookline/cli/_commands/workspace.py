@@ -68,27 +68,31 @@ async def check(path: str) -> tuple[Lines, bool]:
 # ── commands of a chat ──────────────────────────────────────────────────────────────────────
 
 
-async def _diff(workspace: Workspace, begun: float) -> Lines:
+async def _diff(workspace: Workspace, start_time: float) -> Lines:
     """The changes since the chat began."""
-    steps = await _steps(workspace, begun)
+    steps = await _steps(workspace, start_time)
     text = await workspace.diff(steps[0].id) if steps else ""
     rows = text.rstrip("\n").split("\n") if text else ["nothing has changed"]
     return [(row, _STYLES.get(row[:1], "")) for row in rows]
 
 
-async def _undo(workspace: Workspace, begun: float) -> Lines:
+async def _undo(workspace: Workspace, start_time: float) -> Lines:
     """Undo the latest step that has changed something."""
-    for step in reversed(await _steps(workspace, begun)):
+    for step in reversed(await _steps(workspace, start_time)):
         if await workspace.diff(step.id):
             await workspace.restore(step.id)
             return [("the files are as they were before the last change", "")]
     return [("there is nothing to undo", "")]
 
 
-async def _steps(workspace: Workspace, begun: float) -> list[Snapshot]:
+async def _steps(workspace: Workspace, start_time: float) -> list[Snapshot]:
     """The snapshots before the steps of this chat, the oldest first."""
     snapshots = await workspace.snapshots()
-    return [each for each in snapshots if each.at >= begun and each.label.startswith(_AUTOMATIC)]
+    return [
+        snapshot
+        for snapshot in snapshots
+        if snapshot.at >= start_time and snapshot.label.startswith(_AUTOMATIC)
+    ]
 
 
 COMMANDS: Final[dict[str, Callable[[Workspace, float], Coroutine[Any, Any, Lines]]]] = {

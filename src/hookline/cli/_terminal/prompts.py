@@ -70,7 +70,7 @@ class Prompts:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self.can_ask = is_terminal(sys.stdin) and (screen.live or is_terminal(sys.stderr))
-        self._left = False  # Ctrl-D was pressed during a chat
+        self._has_eof = False  # Ctrl-D was pressed during a chat
         self._readline: Any = None
         if screen.live and is_terminal(sys.stdin):
             with suppress(ImportError):  # Windows has no readline
@@ -160,7 +160,7 @@ class Prompts:
         return f"\x01\x1b[{style}m\x02{prompt}\x01\x1b[0m\x02"
 
     def _forget_what_was_typed(self) -> None:
-        self._left = False
+        self._has_eof = False
         with suppress(ImportError, OSError):
             termios: Any = import_module("termios")
             with suppress(termios.error):
@@ -175,7 +175,7 @@ class Prompts:
         """
         is_second = False
         while True:
-            if self._left:
+            if self._has_eof:
                 raise LeftError
             try:
                 text = self._line("› ", "1;32")
@@ -207,7 +207,7 @@ class Prompts:
                 return
             text = _ready_lines(terminal)
             if not text:  # Ctrl-D
-                self._left = True
+                self._has_eof = True
                 loop.remove_reader(terminal)
             elif text.strip():
                 self._remember(text)

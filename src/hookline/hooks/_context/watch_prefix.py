@@ -27,7 +27,7 @@ NAME: Final = "watch_prefix"
 OUTERMOST: Final = 10_000_000
 CONVERSATIONS: Final = 1000
 """The number of conversations whose last request is remembered."""
-NEAR: Final = 5
+WINDOW: Final = 5
 """A hook that moves the prefix twice within this number of requests is logged."""
 _logger = logging.getLogger("hookline.hooks")
 
@@ -66,12 +66,12 @@ class _Step:
         self.base: ModelRequest | None = None
         self.stages: list[_Stage] = []
         self.wrappers: list[_Stage] = []  # the innermost first, as they end
-        self.sent: ModelRequest | None = None
+        self.request: ModelRequest | None = None
         self.before_chat: dict[str, str] = {}  # what a hook changed at preChat, and its name
 
     def begin(self, iteration: int) -> None:
         if iteration != self.iteration:
-            self.iteration, self.base, self.sent = iteration, None, None
+            self.iteration, self.base, self.request = iteration, None, None
             self.stages, self.wrappers = [], []
 
 
@@ -79,7 +79,7 @@ class _Conversation:
     """The meters of a conversation and an agent, by stage."""
 
     def __init__(self) -> None:
-        self.sent = PrefixMeter()
+        self.meter = PrefixMeter()
         self.meters: dict[Any, PrefixMeter] = {}
         self.before_chat: dict[str, str] = {}  # the names of hooks at preChat, in the last chat
         self.requests = 0
@@ -91,7 +91,7 @@ class _Watcher:
         self._tokens = tokens
         self._report = report
         self._conversations: OrderedDict[tuple[str, str], _Conversation] = OrderedDict()
-        self._warned: set[str] = set()
+        self._logged_hooks: set[str] = set()
         self.steps = PerChat[_Step](lambda run: _Step())
 
     # ── the stages ──────────────────────────────────────────────────────────────────────────
@@ -127,25 +127,25 @@ class _Watcher:
         step = self.steps.of(ctx.run)
         step.begin(ctx.iteration)
         response = await proceed()
-        if step.sent is not None:
-            await self._compare(ctx, step, step.sent, response.usage)
+        if step.request is not None:
+            await self._compare(ctx, step, step.request, response.usage)
         return response
 
     async def send(
         self, ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
     ) -> ModelResponse:
         """Note the request as it is sent, inside all other wrappers."""
-        self.steps.of(ctx.run).sent = ctx.request
+        self.steps.of(ctx.run).request = ctx.request
         return await proceed()
 
     # ── the comparison ──────────────────────────────────────────────────────────────────────
 
     async def _compare(
-        self, ctx: AroundRequest[Any], step: _Step, sent: ModelRequest, usage: Usage | None
+        self, ctx: AroundRequest[Any], step: _Step, request: ModelRequest, usage: Usage | None
     ) -> None:
         conversation = self._of(ctx.run)
         conversation.requests += 1
-        prefix = conversation.sent.measure(sent)
+        prefix = conversation.meter.measure(request)
         stages = [
             _Stage(("", "", 0), step.base or ctx.request),
             *step.stages,
@@ -160,7 +160,7 @@ class _Watcher:
             if hook is None and prefix.differs is not None:
                 names = {**conversation.before_chat, **step.before_chat}
                 hook = names.get(prefix.differs)
-            await self._moved(ctx.run, conversation, hook, prefix, usage)
+            await self._report_move(ctx.run, conversation, hook, prefix, usage)
         conversation.before_chat = step.before_chat
         if self._report is not None:
             self._report(
@@ -177,7 +177,7 @@ class _Watcher:
             self._conversations.popitem(last=False)
         return conversation
 
-    async def _moved(
+    async def _report_move(
         self,
         run: Run[Any],
         conversation: _Conversation,
@@ -189,11 +189,11 @@ class _Watcher:
         name, number = hook or "", conversation.requests
         data = {"hook": hook, "share": round(prefix.share, 3), "lost": prefix.lost}
         await run.status("prefix-moved", {**data, "differs": prefix.differs})
-        near = number - conversation.moves.get(name, number - NEAR) < NEAR
+        is_repeat = number - conversation.moves.get(name, number - WINDOW) < WINDOW
         conversation.moves[name] = number
-        if not near or name in self._warned:
+        if not is_repeat or name in self._logged_hooks:
             return
-        self._warned.add(name)
+        self._logged_hooks.add(name)
         who = f"hook {hook!r}" if hook else f"no hook, but the history of agent {run.agent!r}"
         cached = (
             "the provider reports no tokens"

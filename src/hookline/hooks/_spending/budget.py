@@ -193,7 +193,7 @@ class _PerChat:
                 meter.note()
                 steps = meter.run.iteration + 1
             count = steps if self._count is None else self._count(meter.run)
-            amounts = meter.used(count)
+            amounts = meter.amounts(count)
             for (reason, text), amount, limit in zip(WORDS, amounts, self._limits, strict=True):
                 if limit is not None and amount >= limit:
                     text = text.format(amount, limit)

@@ -71,7 +71,7 @@ class Meter:
             entries = {self.run.chat_id: msgspec.to_builtins(entry)}
             meter.run.state[KEY] = {**meter._entries(), **entries}
 
-    def used(self, steps: int) -> tuple[float, ...]:
+    def amounts(self, steps: int) -> tuple[float, ...]:
         """The steps, tokens, seconds and cost of this chat and its sub-agents."""
         entries = [self._entry(chat_id) for chat_id in self._entries()]
         return (

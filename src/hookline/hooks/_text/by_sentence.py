@@ -43,7 +43,7 @@ def by_sentence(
     check_number("by_sentence(chars=…)", chars, least=1)
     if not callable(check):
         raise UsageError(f"by_sentence({check!r}): pass a function that takes a sentence and a run")
-    held = PerChat[list[str]](lambda run: [""])
+    buffers = PerChat[list[str]](lambda run: [""])
     add = partial(define_hook, name=name, inherit=inherit, required=required)
 
     async def delta(ctx: OnDelta[Any]) -> tuple[Delta, ...] | None:
@@ -51,15 +51,15 @@ def by_sentence(
         ends = isinstance(piece, PartEndChunk) and piece.part == "text"
         if not ends and not isinstance(piece, TextChunk):
             return None
-        text = held.of(ctx.run)
+        text = buffers.of(ctx.run)
         if isinstance(piece, TextChunk):
             text[0] += piece.text
         out: list[Delta] = []
         while sentence := _first(text[0], chars, whole=ends):
             text[0] = text[0][len(sentence) :]
-            checked = await _checked(check, sentence, ctx.run)
-            if checked:
-                out.append(TextChunk(checked))
+            result = await _apply(check, sentence, ctx.run)
+            if result:
+                out.append(TextChunk(result))
         return (*out, piece) if ends else tuple(out)
 
     async def request(
@@ -68,12 +68,12 @@ def by_sentence(
         try:
             return await proceed()
         finally:
-            held.of(ctx.run)[0] = ""  # if it was cut off, the next text begins anew
+            buffers.of(ctx.run)[0] = ""  # if it was cut off, the next text begins anew
 
     return (
         add("aroundRequest", request, priority=LAST),
         add("onDelta", delta, priority=LAST),
-        held.forget(name, inherit=inherit, required=required),
+        buffers.forget(name, inherit=inherit, required=required),
     )
 
 
@@ -85,7 +85,7 @@ def _first(text: str, chars: int, *, whole: bool) -> str:
     return text[:chars] if whole or len(text) >= chars else ""
 
 
-async def _checked(check: SentenceCheck, sentence: str, run: Run[Any]) -> str:
+async def _apply(check: SentenceCheck, sentence: str, run: Run[Any]) -> str:
     """The sentence as the check leaves it. Blank text needs no check."""
     if not sentence.strip():
         return sentence

@@ -116,9 +116,9 @@ def guardrail(
     )
     if on == "output":
         return (_output(judge, on_fail, live, name, inherit, required),)
-    sent = add("preSteer", partial(_steer, judge, name), priority=GUARD)
+    steer = add("preSteer", partial(_steer, judge, name), priority=GUARD)
     if parallel:
-        return (*_Input(judge, name).hooks(add, inherit, required), sent)
+        return (*_Input(judge, name).hooks(add, inherit, required), steer)
 
     async def first(ctx: PreChat[Any]) -> Stop | None:
         finding = await judge(ctx.request.message, ctx.run)
@@ -127,7 +127,7 @@ def guardrail(
         await _tell(ctx.run, name, "input", finding)
         return Stop(REASON, finding.text)
 
-    return (add("preChat", first, priority=GUARD), sent)
+    return (add("preChat", first, priority=GUARD), steer)
 
 
 async def _tell(run: Run[Any], name: str, on: str, finding: Finding) -> None:

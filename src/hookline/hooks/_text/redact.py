@@ -138,7 +138,7 @@ class _Hooks:
             text = live.text.feed(delta.text)
             return delta.replace(text=text) if text else ()
         text = live.text.feed("", last=True)
-        if live.text.changed and delta.meta:
+        if live.text.has_match and delta.meta:
             live.unsigned.append(delta.meta)
         live.text = Pieces(self._redactor)
         if not text:

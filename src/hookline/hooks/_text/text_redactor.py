@@ -135,7 +135,7 @@ class Pieces:
         self._space = 0  # the place after the last space in it
         self._grows = 0  # the end of a match that may still grow
         self._endless = False
-        self.changed = False  # whether there was a match in this text
+        self.has_match = False  # whether there was a match in this text
 
     def feed(self, piece: str, *, last: bool = False) -> str:
         """Add a piece; returns the text that may be shown now."""
@@ -153,7 +153,7 @@ class Pieces:
             start, end = min(spans, key=lambda span: (span[0], -span[1]))
             out.append(raw[at:start])
             at = start
-            self.changed = True
+            self.has_match = True
             if end - start > self._longest:
                 self._endless = True
             elif end > sure:

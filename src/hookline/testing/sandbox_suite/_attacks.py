@@ -30,7 +30,7 @@ def _python(code: str) -> str:
     )
 
 
-def _refused(name: str, code: str, error: str = "") -> Row:
+def _attack(name: str, code: str, error: str = "") -> Row:
     return name, _python(code), f"refused {error}".rstrip()
 
 
@@ -74,11 +74,11 @@ _MASKS: Final = (
     ("remove", "rm -rf conf; cat conf/.env; echo end", "end"),
     ("replace", "echo x > b; mv -f b conf/.env; rm conf/.env; echo end", "end"),
     ("unmount", "umount conf/.env; umount -l conf; cat conf/.env; echo end", "end"),
-    _refused(
+    _attack(
         "exchange",
         "os.mkdir('other')\ncall(316, -100, b'conf', -100, b'other', 2)",
     ),
-    _refused("open by handle", "call(304, -100, 0, 0)", "EPERM"),
+    _attack("open by handle", "call(304, -100, 0, 0)", "EPERM"),
     ("archive", "tar cf - conf 2>/dev/null | tar xOf - ; grep -r . conf; echo end", "end"),
 )
 _GIT: Final = (
@@ -91,17 +91,17 @@ _GIT: Final = (
     ("git itself", "git init -q; git config core.fsmonitor id; echo end", "end"),
 )
 _NETWORK: Final = (
-    _refused("loopback of the host", "socket.create_connection(('127.0.0.1', {port}), 3)"),
-    _refused(
+    _attack("loopback of the host", "socket.create_connection(('127.0.0.1', {port}), 3)"),
+    _attack(
         "socket in the workspace",
         "socket.socket(socket.AF_UNIX).connect('daemon.sock')",
         "EPERM",
     ),
-    _refused("abstract socket", "socket.socket(socket.AF_UNIX).connect('\\0hookline-{token}')"),
-    _refused("vsock", "socket.socket(40, socket.SOCK_STREAM)", "EPERM"),
-    _refused("packets", "socket.socket(17, socket.SOCK_RAW)", "EPERM"),
-    _refused("kernel crypto", "socket.socket(38, socket.SOCK_SEQPACKET)", "EPERM"),
-    _refused("bluetooth", "socket.socket(31, socket.SOCK_RAW)", "EPERM"),
+    _attack("abstract socket", "socket.socket(socket.AF_UNIX).connect('\\0hookline-{token}')"),
+    _attack("vsock", "socket.socket(40, socket.SOCK_STREAM)", "EPERM"),
+    _attack("packets", "socket.socket(17, socket.SOCK_RAW)", "EPERM"),
+    _attack("kernel crypto", "socket.socket(38, socket.SOCK_SEQPACKET)", "EPERM"),
+    _attack("bluetooth", "socket.socket(31, socket.SOCK_RAW)", "EPERM"),
     ("interfaces", "tail -n +3 /proc/net/dev | grep -vc ' lo:'; echo end", "0\nend"),
     ("own loopback", _python(
         "server = socket.create_server(('127.0.0.1', 0))\n"
@@ -125,15 +125,15 @@ _PRIVILEGES: Final = (
         + "\ntar xpf b.tar; echo end",
         "end",
     ),
-    _refused("set-user by open", "os.open('b', os.O_CREAT | os.O_WRONLY, 0o4755)", "EPERM"),
-    _refused(
+    _attack("set-user by open", "os.open('b', os.O_CREAT | os.O_WRONLY, 0o4755)", "EPERM"),
+    _attack(
         "set-user by openat2",
         "how = (ctypes.c_uint64 * 3)(os.O_CREAT | os.O_WRONLY, 0o4755, 0)\n"
         "call(437, -100, b'b', ctypes.byref(how), 24)",
         "ENOSYS",
     ),
-    _refused("set-user by mknod", "os.mknod('b', 0o104755)", "EPERM"),
-    _refused("device", "os.mknod('b', 0o20666, os.makedev(1, 3))"),
+    _attack("set-user by mknod", "os.mknod('b', 0o104755)", "EPERM"),
+    _attack("device", "os.mknod('b', 0o20666, os.makedev(1, 3))"),
     (
         "capabilities",
         "grep -c 'Cap\\(Prm\\|Eff\\|Bnd\\|Amb\\).*0000000000000000' /proc/self/status",
@@ -146,7 +146,7 @@ _PRIVILEGES: Final = (
         "for d in / /usr /etc /dev; do touch $d/x && echo wrote; done | grep -c wrote; echo end",
         "0\nend",
     ),
-    _refused(
+    _attack(
         "sysctl",
         "if os.statvfs('/proc').f_flag & os.ST_RDONLY: raise OSError(errno.EROFS, '')",
         "EROFS",
@@ -154,23 +154,23 @@ _PRIVILEGES: Final = (
     ("terminal", "test -t 0 || (exec 3<> /dev/tty) || echo end", "end"),
 )
 _CALLS: Final = (
-    _refused("user namespace", "call(272, 0x10000000)", "EPERM"),
-    _refused("mount namespace", "call(272, 0x20000)", "EPERM"),
-    _refused("clone with a namespace", "call(56, 0x10000000 | 17, 0, 0, 0, 0)", "EPERM"),
-    _refused("clone3", "call(435, 0, 0)", "ENOSYS"),
-    _refused("setns", "call(308, os.open('/proc/1/ns/net', 0), 0)", "E"),
-    _refused("mount", "call(165, 0, 0, 0, 0, 0)", "EPERM"),
-    _refused("move_mount", "call(429, -1, 0, -1, 0, 0)", "EPERM"),
-    _refused("chroot", "os.chroot('.')", "EPERM"),
-    _refused("keyctl", "call(250, 0, -3, 0)", "EPERM"),
-    _refused("add_key", "call(248, b'user', b'x', b'x', 1, -3)", "EPERM"),
-    _refused("io_uring", "call(425, 8, ctypes.create_string_buffer(120))", "EPERM"),
-    _refused("bpf", "call(321, 0, 0, 0)", "EPERM"),
-    _refused("userfaultfd", "call(323, 0)", "EPERM"),
-    _refused("perf_event_open", "call(298, 0, 0, -1, -1, 0)", "EPERM"),
-    _refused("personality", "call(135, 0x0040000)", "EPERM"),
-    _refused("ptrace of the first process", "call(101, 16, 1, 0, 0)", "EPERM"),
-    _refused("memory of the first process", "call(311, 1, 0, 0, 0, 0, 0)", "EPERM"),
+    _attack("user namespace", "call(272, 0x10000000)", "EPERM"),
+    _attack("mount namespace", "call(272, 0x20000)", "EPERM"),
+    _attack("clone with a namespace", "call(56, 0x10000000 | 17, 0, 0, 0, 0)", "EPERM"),
+    _attack("clone3", "call(435, 0, 0)", "ENOSYS"),
+    _attack("setns", "call(308, os.open('/proc/1/ns/net', 0), 0)", "E"),
+    _attack("mount", "call(165, 0, 0, 0, 0, 0)", "EPERM"),
+    _attack("move_mount", "call(429, -1, 0, -1, 0, 0)", "EPERM"),
+    _attack("chroot", "os.chroot('.')", "EPERM"),
+    _attack("keyctl", "call(250, 0, -3, 0)", "EPERM"),
+    _attack("add_key", "call(248, b'user', b'x', b'x', 1, -3)", "EPERM"),
+    _attack("io_uring", "call(425, 8, ctypes.create_string_buffer(120))", "EPERM"),
+    _attack("bpf", "call(321, 0, 0, 0)", "EPERM"),
+    _attack("userfaultfd", "call(323, 0)", "EPERM"),
+    _attack("perf_event_open", "call(298, 0, 0, -1, -1, 0)", "EPERM"),
+    _attack("personality", "call(135, 0x0040000)", "EPERM"),
+    _attack("ptrace of the first process", "call(101, 16, 1, 0, 0)", "EPERM"),
+    _attack("memory of the first process", "call(311, 1, 0, 0, 0, 0, 0)", "EPERM"),
 )
 COMMANDS: Final[dict[str, tuple[Row, ...]]] = {
     "view": _VIEW,

@@ -115,13 +115,13 @@ class _Place:
 
     async def check_processes(self) -> None:
         """Raise if a process that the command has started is still there after some seconds."""
-        left: list[str] = []
+        pids: list[str] = []
         for _ in range(100):
-            left = [pid for pid in os.listdir("/proc") if pid.isdigit() and self._started(pid)]
-            if not left:
+            pids = [pid for pid in os.listdir("/proc") if pid.isdigit() and self._started(pid)]
+            if not pids:
                 return
             await asyncio.sleep(0.05)
-        raise AssertionError(f"processes are left: {left}")
+        raise AssertionError(f"processes are left: {pids}")
 
     def _started(self, pid: str) -> bool:
         try:

@@ -37,16 +37,16 @@ def plain_commands(line: str) -> list[list[str]] | None:
         return None
     commands: list[list[str]] = [[]]
     operator = ""
-    for word, written in _tokens(line):
+    for word, source in _tokens(line):
         if word is None:
             return None
-        if written in _OPERATORS:
+        if source in _OPERATORS:
             if commands[-1]:
-                operator = written
+                operator = source
                 commands.append([])
-            elif written != "\n":  # a new line may follow an operator
+            elif source != "\n":  # a new line may follow an operator
                 return None
-        elif commands[-1] or _is_program(word, written):
+        elif commands[-1] or _is_program(word, source):
             commands[-1].append(word)
         else:
             return None
@@ -65,11 +65,11 @@ def _tokens(line: str) -> Iterator[tuple[str | None, str]]:
         if line[at] in " \t":
             at += 1
             continue
-        operator = next((each for each in _OPERATORS if line.startswith(each, at)), None)
+        operator = next((symbol for symbol in _OPERATORS if line.startswith(symbol, at)), None)
         if operator is not None:
             at += len(operator)
-            joined = line[at : at + 1] == "&"  # |&
-            yield None if joined else operator, operator
+            has_ampersand = line[at : at + 1] == "&"  # |&
+            yield None if has_ampersand else operator, operator
             continue
         word, at = _word(line, at)
         yield word, line[start:at]
@@ -77,9 +77,9 @@ def _tokens(line: str) -> Iterator[tuple[str | None, str]]:
             return
 
 
-def _is_program(word: str, written: str) -> bool:
+def _is_program(word: str, source: str) -> bool:
     """Return whether the first word of a command is a program, written without quotes."""
-    return word == written and bool(_PROGRAM.fullmatch(word)) and word not in _SHELL
+    return word == source and bool(_PROGRAM.fullmatch(word)) and word not in _SHELL
 
 
 def _word(line: str, at: int) -> tuple[str | None, int]:

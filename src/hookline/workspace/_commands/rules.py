@@ -72,11 +72,11 @@ class Rules:
     def __init__(
         self, *, allow: Iterable[str] = (), ask: Iterable[str] = (), deny: Iterable[str] = ()
     ) -> None:
-        self.allow = tuple(_rule(each) for each in _texts("allow", allow))
+        self.allow = tuple(_rule(text) for text in _texts("allow", allow))
         """What runs without an approval."""
-        self.ask = tuple(_rule(each) for each in _texts("ask", ask))
+        self.ask = tuple(_rule(text) for text in _texts("ask", ask))
         """What needs an approval."""
-        self.deny = tuple(_rule(each) for each in _texts("deny", deny))
+        self.deny = tuple(_rule(text) for text in _texts("deny", deny))
         """What is refused."""
 
     @classmethod
@@ -96,9 +96,9 @@ class Rules:
         table: Any = whole.get("permissions", {}) if isinstance(data, dict) else None
         if not isinstance(table, dict):
             raise UsageError(f'{str(path)!r} must be an object with "permissions"; correct it')
-        known = ("allow", "ask", "deny")
+        kinds = ("allow", "ask", "deny")
         for key in cast("dict[str, Any]", table):
-            if key not in known:
+            if key not in kinds:
                 raise UsageError(
                     f"{str(path)!r} has the key {key!r} in permissions; use allow, ask or deny"
                 )
@@ -136,9 +136,9 @@ class Rules:
         def fits(rule: Rule) -> bool:
             return _is_about(rule, tool) and any(_path_fits(name, rule.pattern) for name in names)
 
-        found = _first(("deny", self.deny), ("ask", self.ask), fits)
-        if found is not None:
-            return found
+        verdict = _first(("deny", self.deny), ("ask", self.ask), fits)
+        if verdict is not None:
+            return verdict
         for rule in self.allow:
             own = rule.tool == tool and all(_path_fits(name, rule.pattern) for name in names)
             if own:
@@ -171,13 +171,13 @@ class Rules:
         commands = plain_commands(line) if rules else None
         if commands is None or _moves(commands, confined=confined):
             return None
-        used: list[str] = []
+        texts: list[str] = []
         for words in commands:
-            fits = [rule.text for rule in rules if _allowed(words, rule.pattern or "")]
+            fits = [rule.text for rule in rules if _matches(words, rule.pattern or "")]
             if not fits:
                 return None
-            used.append(fits[0])
-        return Verdict("allow", ", ".join(dict.fromkeys(used)))
+            texts.append(fits[0])
+        return Verdict("allow", ", ".join(dict.fromkeys(texts)))
 
 
 def _first(*kinds: Any) -> Verdict | None:
@@ -215,11 +215,11 @@ def _rule(text: Any) -> Rule:
         raise UsageError(f"{text!r} is not a rule; write a rule as in 'bash(git status*)'")
     name, pattern = match[1].lower(), match[2]
     if name not in _TOOLS:
-        near = "".join(
-            f" (did you mean {each!r}?)" for each in get_close_matches(name, _TOOLS, n=1)
+        hint = "".join(
+            f" (did you mean {tool!r}?)" for tool in get_close_matches(name, _TOOLS, n=1)
         )
         raise UsageError(
-            f"the rule {text!r} is about no tool{near}; use one of {', '.join(sorted(_TOOLS))}"
+            f"the rule {text!r} is about no tool{hint}; use one of {', '.join(sorted(_TOOLS))}"
         )
     tool = _TOOLS[name]
     if pattern is None or (pattern.strip() == "*" and tool == "bash"):
@@ -240,12 +240,12 @@ def _words(pattern: str) -> tuple[list[str], bool]:
     return re.sub(r":?\*$", "", pattern).split(), open_end
 
 
-def _allowed(words: list[str], pattern: str) -> bool:
+def _matches(words: list[str], pattern: str) -> bool:
     """Return whether a pattern matches a command, word by word: `ls*` is not `lsof`."""
-    wanted, open_end = _words(pattern)
-    if len(words) < len(wanted) or (not open_end and len(words) != len(wanted)):
+    pattern_words, open_end = _words(pattern)
+    if len(words) < len(pattern_words) or (not open_end and len(words) != len(pattern_words)):
         return False
-    if not wanted or not all(map(fnmatchcase, words, wanted)):
+    if not pattern_words or not all(map(fnmatchcase, words, pattern_words)):
         return False
     literal = not open_end and "*" not in pattern and "?" not in pattern and "[" not in pattern
     name = words[0].rpartition("/")[2]
@@ -254,10 +254,10 @@ def _allowed(words: list[str], pattern: str) -> bool:
 
 def _contains(line: str, pattern: str) -> bool:
     """Return whether a line may run such a command, wherever it stands in the line."""
-    wanted = [word for word in _words(pattern)[0] if "*" not in word]
-    if not wanted or wanted[0].startswith("-"):
+    literals = [word for word in _words(pattern)[0] if "*" not in word]
+    if not literals or literals[0].startswith("-"):
         return True
-    return runs_command(line, " ".join(wanted))
+    return runs_command(line, " ".join(literals))
 
 
 def _moves(commands: list[list[str]], *, confined: bool) -> bool:

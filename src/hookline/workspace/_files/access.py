@@ -44,9 +44,9 @@ class Access:
 
     def names(self, path: str) -> tuple[str, ...]:
         """Return the names of a file: as it was written, and where links lead."""
-        written = _normal(self.root.relative(path))
-        real = self._real(written)
-        return (written,) if real == written else (written, real)
+        name = _normal(self.root.relative(path))
+        real = self._real(name)
+        return (name,) if real == name else (name, real)
 
     def _real(self, path: str) -> str:
         """Where a path leads; what does not exist yet is beneath its folder."""

@@ -21,13 +21,16 @@ def diff(path: str, old: str | None, new: str | None) -> str:
     middle = before[first : len(before) - last], after[first : len(after) - last]
     names = ("/dev/null" if old is None else path, "/dev/null" if new is None else path)
     if sum(map(len, middle)) > MAX_LINES:
-        removed, added = [before[start : len(before) - rest], after[start : len(after) - rest]]
-        body = [f"@@ -{start + 1},{len(removed)} +{start + 1},{len(added)} @@\n"]
-        body += [f"-{line}" for line in removed] + [f"+{line}" for line in added]
+        old_lines, new_lines = [
+            before[start : len(before) - rest],
+            after[start : len(after) - rest],
+        ]
+        body = [f"@@ -{start + 1},{len(old_lines)} +{start + 1},{len(new_lines)} @@\n"]
+        body += [f"-{line}" for line in old_lines] + [f"+{line}" for line in new_lines]
         lines = [f"--- {names[0]}\n", f"+++ {names[1]}\n", *body]
     else:
         lines = list(unified_diff(*middle, *names, n=_CONTEXT))
-        lines = [_moved(line, first) if line.startswith("@@") else line for line in lines]
+        lines = [_shift(line, first) if line.startswith("@@") else line for line in lines]
     text = "".join(
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
     )
@@ -59,7 +62,7 @@ def _common(one: list[str], other: list[str]) -> int:
     return number
 
 
-def _moved(head: str, lines: int) -> str:
+def _shift(head: str, lines: int) -> str:
     """The head of a hunk, whose lines are counted from the start of the file."""
     _, old, new, *_ = head.split(" ")
     return f"@@ {_later(old, lines)} {_later(new, lines)} @@\n"

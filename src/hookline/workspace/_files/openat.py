@@ -50,7 +50,7 @@ def openat2(at: int, path: str, flags: int) -> int:
 
 def walk(at: int, path: str, flags: int) -> int:
     """Open a path beneath the directory `at`, one component after the other."""
-    with ExitStack() as opened:
+    with ExitStack() as stack:
         folders = [at]  # from the root to the folder that the next component is looked up in
         parts, links = path.split("/")[::-1], 0
         while parts:
@@ -72,7 +72,7 @@ def walk(at: int, path: str, flags: int) -> int:
             fd = os.open(part, how | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folders[-1])
             if not parts:
                 return fd
-            opened.callback(os.close, fd)
+            stack.callback(os.close, fd)
             folders.append(fd)
         return os.open(".", flags | os.O_CLOEXEC, dir_fd=folders[-1])
 

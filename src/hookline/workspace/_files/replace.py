@@ -51,7 +51,7 @@ def replace(
                 exchange(folder, temporary, name)
                 _look(folder, temporary, name, path, expect, digest(data))
         except OSError as exc:
-            raise _told(exc, path) from None
+            raise _error(exc, path) from None
         finally:
             with suppress(OSError):
                 os.unlink(temporary, dir_fd=folder)
@@ -88,23 +88,23 @@ def _look(folder: int, old: str, name: str, path: str, expect: str, own: str) ->
     if _digest_of(folder, old) == expect:
         return
     exchange(folder, old, name)
-    kept = ""
+    note = ""
     if _digest_of(folder, old) != own:  # somebody wrote between the two exchanges
-        beside = _beside(folder, old, name)
-        kept = f"; another writer's version is in {beside!r} beside it"
-    raise ChangedError(f"{path!r} has changed since it was read{kept}; read it again")
+        conflict = _move_aside(folder, old, name)
+        note = f"; another writer's version is in {conflict!r} beside it"
+    raise ChangedError(f"{path!r} has changed since it was read{note}; read it again")
 
 
-def _beside(folder: int, old: str, name: str) -> str:
+def _move_aside(folder: int, old: str, name: str) -> str:
     number = 1
     while True:
-        beside = f"{name[:200]}.conflict-{number}"
+        conflict = f"{name[:200]}.conflict-{number}"
         try:
-            rename_new(folder, old, beside)
+            rename_new(folder, old, conflict)
         except FileExistsError:
             number += 1
         else:
-            return beside
+            return conflict
 
 
 def _digest_of(folder: int, name: str) -> str | None:
@@ -119,7 +119,7 @@ def _digest_of(folder: int, name: str) -> str | None:
         return None
 
 
-def _told(exc: OSError, path: str) -> Exception:
+def _error(exc: OSError, path: str) -> Exception:
     if exc.errno == errno.EEXIST:
         return NotReadError(f"{path!r} exists; read it before you write it")
     if exc.errno == errno.ENOENT:

@@ -144,7 +144,7 @@ class Root:
         for _ in range(MAX_LINKS):
             above, _, name = path.rpartition("/")
             if name in ("", ".", ".."):
-                with self.opened(path, os.O_RDONLY | os.O_DIRECTORY) as folder:
+                with self.descriptor(path, os.O_RDONLY | os.O_DIRECTORY) as folder:
                     yield folder, ".", self.real(folder)
                 return
             folder = (
@@ -167,7 +167,7 @@ class Root:
         raise self._leaves(path)
 
     @contextmanager
-    def opened(self, path: str, flags: int) -> Generator[int, None, None]:
+    def descriptor(self, path: str, flags: int) -> Generator[int, None, None]:
         """Open a path beneath the root, and close it at the end of the block."""
         fd = self.open(path, flags)
         try:
@@ -205,12 +205,12 @@ class Root:
         try:
             real = self.real(fd)
             prefix = "" if real == "." else f"{real}/"
-            shown = [each for each in os.listdir(fd) if self.shows(prefix + each)]
-            near = get_close_matches(name, shown, n=3, cutoff=0.5)
+            entries = [entry for entry in os.listdir(fd) if self.shows(prefix + entry)]
+            matches = get_close_matches(name, entries, n=3, cutoff=0.5)
         finally:
             os.close(fd)
         prefix = f"{folder}/" if folder else ""
-        names = " or ".join(repr(prefix + each) for each in near)
+        names = " or ".join(repr(prefix + entry) for entry in matches)
         return f" (did you mean {names}?)" if names else "; list the folder"
 
     # ── files ───────────────────────────────────────────────────────────────────────────────
@@ -247,8 +247,8 @@ class Root:
             if exc.errno == errno.ELOOP:  # it has just become a link
                 raise self._leaves(path) from None
             if exc.errno in _ABSENT:
-                near = self._names_near(self.relative(path))
-                raise MissingError(f"{path!r} does not exist{near}") from None
+                hint = self._names_near(self.relative(path))
+                raise MissingError(f"{path!r} does not exist{hint}") from None
             raise NotAFileError(
                 f"{path!r} cannot be opened ({os.strerror(exc.errno or 0)}); pass another path"
             ) from None

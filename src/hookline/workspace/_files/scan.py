@@ -29,7 +29,7 @@ class Mark(NamedTuple):
     path: str
     identity: tuple[int, int]
     is_link: bool
-    hidden: bool
+    is_hidden: bool
 
 
 class _Folder(NamedTuple):
@@ -45,20 +45,20 @@ class Scan:
     def __init__(self, access: Access) -> None:
         self._access = access
         self._root: Root = access.root
-        self._known: dict[str, _Folder] = {}
+        self._folders: dict[str, _Folder] = {}
 
     def marks(self) -> tuple[Mark, ...]:
         """Return the protected and hidden files and folders; nothing beneath them is listed."""
-        known: dict[str, _Folder] = {}
+        folders: dict[str, _Folder] = {}
         marks: list[Mark] = []
         paths = ["."]
         while paths:
             path = paths.pop()
             with suppress(ToolCallError, OSError):  # it was removed or replaced meanwhile
-                folder = known[path] = self._look(path)
+                folder = folders[path] = self._look(path)
                 marks += folder.marks
                 paths += folder.folders
-        self._known = known
+        self._folders = folders
         return tuple(sorted(marks))
 
     def view(self, marks: Iterable[Mark]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -74,7 +74,7 @@ class Scan:
                 with suppress(ToolCallError):
                     path = self._root.resolve(mark.path)
             if path is not None and path != ".":
-                sets[mark.hidden][path] = None
+                sets[mark.is_hidden][path] = None
         if len(sets[0]) + len(sets[1]) > MAX_MARKS:
             raise TooLargeError(
                 f"more than {MAX_MARKS} files are denied or protected; tell the user to deny "
@@ -87,7 +87,7 @@ class Scan:
         earlier = {(mark.path, mark.identity) for mark in before}
         renamed: list[tuple[str, str]] = []
         for mark in self.marks():
-            if mark.hidden or (mark.path, mark.identity) in earlier:
+            if mark.is_hidden or (mark.path, mark.identity) in earlier:
                 continue
             new = self._rename(mark.path)
             if new is not None:
@@ -96,7 +96,7 @@ class Scan:
 
     def _rename(self, path: str) -> str | None:
         above, _, name = path.rpartition("/")
-        with self._root.opened(
+        with self._root.descriptor(
             above or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
         ) as folder:
             for number in range(1, 1000):
@@ -111,21 +111,21 @@ class Scan:
         return None
 
     def _look(self, path: str) -> _Folder:
-        with self._root.opened(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) as fd:
+        with self._root.descriptor(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) as fd:
             info = os.fstat(fd)
             stamp = (info.st_ino, info.st_ctime_ns, info.st_mtime_ns)
-            known = self._known.get(path)
+            folder = self._folders.get(path)
             if (
-                known is not None
-                and known.stamp == stamp
-                and known.seen_at - info.st_ctime_ns > _FRESH
+                folder is not None
+                and folder.stamp == stamp
+                and folder.seen_at - info.st_ctime_ns > _FRESH
             ):
-                return known
+                return folder
             seen_at = time.time_ns()
             with os.scandir(fd) as entries:
-                return self._listed(path, stamp, seen_at, list(entries))
+                return self._folder(path, stamp, seen_at, list(entries))
 
-    def _listed(
+    def _folder(
         self, path: str, stamp: tuple[int, int, int], seen_at: int, entries: list[os.DirEntry[str]]
     ) -> _Folder:
         folders: list[str] = []
@@ -135,11 +135,11 @@ class Scan:
         inside = self._access.protects(path)  # it is a mark already, but not what is hidden in it
         for entry in entries:
             name = f"{prefix}{entry.name}"
-            hidden = rules.hides(name)
+            is_hidden = rules.hides(name)
             protected = not inside and self._access.protects(name)
-            if hidden or protected:
-                marks.append(Mark(name, _identity(entry), entry.is_symlink(), hidden))
-            look = not hidden and (rules.hiding or not (inside or protected))
+            if is_hidden or protected:
+                marks.append(Mark(name, _identity(entry), entry.is_symlink(), is_hidden))
+            look = not is_hidden and (rules.hiding or not (inside or protected))
             if look and entry.is_dir(follow_symlinks=False):
                 folders.append(name)
         return _Folder(stamp, tuple(folders), tuple(marks), seen_at)
@@ -150,5 +150,5 @@ def _identity(entry: os.DirEntry[str]) -> tuple[int, int]:
 
     A link cannot be a mount, so a command can replace it. Other entries are read-only for it.
     """
-    changed = entry.stat(follow_symlinks=False).st_ctime_ns if entry.is_symlink() else 0
-    return entry.inode(), changed
+    changed_at = entry.stat(follow_symlinks=False).st_ctime_ns if entry.is_symlink() else 0
+    return entry.inode(), changed_at

@@ -27,7 +27,7 @@ PLAIN: Final = Form()
 
 def decode(data: bytes, path: str) -> tuple[str, Form]:
     """Return the text of a file with `\\n` as line ends; raises NotTextError."""
-    mark, encoding = next((each for each in _MARKS if data.startswith(each[0])), (b"", "utf-8"))
+    mark, encoding = next((pair for pair in _MARKS if data.startswith(pair[0])), (b"", "utf-8"))
     if encoding == "utf-8" and b"\0" in data:
         raise NotTextError(
             f"{path!r} is binary ({len(data):,} bytes); look at it with a command, such as xxd"

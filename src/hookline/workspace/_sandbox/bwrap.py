@@ -83,7 +83,7 @@ class Bwrap:
                     f"Bwrap(visible={path!r}) must be an absolute path, and neither / nor the home "
                     "folder; pass the folders that commands need"
                 )
-        self._program = program or _found()
+        self._program = program or _find_bwrap()
 
     async def check(self) -> str | None:
         """Start a command; return why it cannot run, and what to change."""
@@ -108,13 +108,13 @@ class Bwrap:
 
     async def start(self, command: str, view: View, limits: CommandLimits) -> ProcessJob:
         """Start a line of bash."""
-        with ExitStack() as opened:
-            mounts = [*self._base(limits), *_workspace(view, opened)]
+        with ExitStack() as stack:
+            mounts = [*self._base(limits), *_workspace(view, stack)]
             for inside, path in view.programs.items():
                 mounts += ["--ro-bind", path, inside]
             place = view.at if view.cwd == "." else f"{view.at}/{view.cwd}"
             options = _options(["--chdir", place], view.env)
-            return await self._run(command, [*mounts, *_LOCKED, *options], limits, view.fd, opened)
+            return await self._run(command, [*mounts, *_LOCKED, *options], limits, view.fd, stack)
 
     async def aclose(self) -> None:
         """Do nothing: each command releases what it holds."""
@@ -133,21 +133,21 @@ class Bwrap:
         options: Sequence[str],
         limits: CommandLimits,
         fd: int,
-        opened: ExitStack,
+        stack: ExitStack,
     ) -> ProcessJob:
         if self._program is None:
             raise UsageError(f"bubblewrap is not installed; run {INSTALL}")
-        with opened:
+        with stack:
             files = [
                 part
                 for path, data in _FILES.items()
-                for part in ("--perms", "0444", "--ro-bind-data", _memory(data, opened), path)
+                for part in ("--perms", "0444", "--ro-bind-data", _memory(data, stack), path)
             ]
             arguments = [*_NAMESPACES, *_system(), *files, *options]
             rules = program()
             if rules is not None:
-                arguments += ["--seccomp", _memory(rules, opened)]
-            packed = _memory("\0".join(arguments).encode() + b"\0", opened)
+                arguments += ["--seccomp", _memory(rules, stack)]
+            packed = _memory("\0".join(arguments).encode() + b"\0", stack)
             inside = ("/bin/bash", "--norc", "--noprofile", "-c", limited(limits, processes=True))
             process = await asyncio.create_subprocess_exec(
                 *("bwrap", "--args", packed, "--", *inside, "bash", command),
@@ -157,7 +157,7 @@ class Bwrap:
                 stderr=STDOUT,
                 env={},
                 cwd="/",
-                pass_fds=[int(each) for each in _descriptors(arguments, packed)],
+                pass_fds=[int(number) for number in _descriptors(arguments, packed)],
                 start_new_session=True,
             )
         return ProcessJob(process, limits, fd)
@@ -185,10 +185,10 @@ def _system() -> list[str]:
     return options
 
 
-def _workspace(view: View, opened: ExitStack) -> list[str]:
+def _workspace(view: View, stack: ExitStack) -> list[str]:
     """The options for the workspace: writable, with what is read-only or hidden in it."""
     bind = "--ro-bind-fd" if "." in view.read_only else "--bind-fd"
-    options = [bind, _held(view, ".", opened), view.at]
+    options = [bind, _open(view, ".", stack), view.at]
     pinned: set[str] = set()
     for path in (*view.read_only, *view.hidden):
         above = path.split("/")[:-1]
@@ -196,33 +196,33 @@ def _workspace(view: View, opened: ExitStack) -> list[str]:
             folder = "/".join(above[:length])
             if folder not in pinned:
                 pinned.add(folder)
-                options += [bind, _held(view, folder, opened), f"{view.at}/{folder}"]
+                options += [bind, _open(view, folder, stack), f"{view.at}/{folder}"]
     for path in view.read_only:
         if path == ".":
             continue
-        options += ["--ro-bind-fd", _held(view, path, opened), f"{view.at}/{path}"]
+        options += ["--ro-bind-fd", _open(view, path, stack), f"{view.at}/{path}"]
     for path in view.hidden:
         full = f"{view.at}/{path}"
-        if stat.S_ISDIR(os.fstat(int(_held(view, path, opened))).st_mode):
+        if stat.S_ISDIR(os.fstat(int(_open(view, path, stack))).st_mode):
             options += ["--perms", "0000", "--size", "4096", "--tmpfs", full]
             options += ["--remount-ro", full]
         else:
-            options += ["--perms", "0000", "--ro-bind-data", _memory(b"", opened), full]
+            options += ["--perms", "0000", "--ro-bind-data", _memory(b"", stack), full]
     return options
 
 
-def _held(view: View, path: str, opened: ExitStack) -> str:
+def _open(view: View, path: str, stack: ExitStack) -> str:
     """Open something of the workspace, for an option."""
     look = openat2 if KERNEL else walk
     fd = look(view.fd, path, O_PATH | os.O_NOFOLLOW)
-    opened.callback(os.close, fd)
+    stack.callback(os.close, fd)
     return str(fd)
 
 
-def _memory(data: bytes, opened: ExitStack) -> str:
+def _memory(data: bytes, stack: ExitStack) -> str:
     """Return the descriptor of a file in memory, for an option."""
     fd = os.memfd_create("hookline", os.MFD_CLOEXEC)
-    opened.callback(os.close, fd)
+    stack.callback(os.close, fd)
     with suppress(BlockingIOError):
         os.write(fd, data)
     os.lseek(fd, 0, os.SEEK_SET)
@@ -234,14 +234,16 @@ _WITH_DESCRIPTOR: Final = ("--bind-fd", "--ro-bind-fd", "--ro-bind-data", "--sec
 
 def _descriptors(arguments: Sequence[str], packed: str) -> list[str]:
     """The descriptors that the options name."""
-    named = [after for option, after in itertools.pairwise(arguments) if option in _WITH_DESCRIPTOR]
-    return [*named, packed]
+    descriptors = [
+        after for option, after in itertools.pairwise(arguments) if option in _WITH_DESCRIPTOR
+    ]
+    return [*descriptors, packed]
 
 
 # ── the program ─────────────────────────────────────────────────────────────────────────────
 
 
-def _found() -> str | None:
+def _find_bwrap() -> str | None:
     """Return the path of a bwrap that takes descriptors: the system's, or the package's."""
     own = shutil.which("bwrap", path=_PROGRAMS)
     if own is not None and _takes_descriptors(own):

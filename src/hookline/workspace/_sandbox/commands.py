@@ -39,14 +39,14 @@ class Commands:
         self._scan = Scan(access)
         self._lock = asyncio.Lock()
         self._problem: str | None = None
-        self._checked = False
+        self._is_checked = False
         self._rg = _program("rg")
 
     async def check(self) -> str | None:
         """Return None if commands can run, else the reason and how to mend it."""
-        if not self._checked:
+        if not self._is_checked:
             self._problem = await self.sandbox.check()
-            self._checked = True
+            self._is_checked = True
         return self._problem
 
     @asynccontextmanager
@@ -60,8 +60,8 @@ class Commands:
         renamed: list[tuple[str, str]] = []
         async with self._lock:
             marks = await asyncio.to_thread(self._scan.marks)
-            read_only, hidden = self._scan.view(marks)
-            view = self._view(cwd, read_only, hidden)
+            read_only, hidden_paths = self._scan.view(marks)
+            view = self._view(cwd, read_only, hidden_paths)
             job = await self.sandbox.start(line, view, limits)
             try:
                 yield job, renamed
@@ -77,11 +77,11 @@ class Commands:
         sandbox, program = self.sandbox, _RG
         if await self.check() is not None or not sandbox.confines:
             sandbox, program = Unconfined(), self._rg  # no command runs, so no name is swapped
-        hidden: tuple[str, ...] = ()
+        hidden_paths: tuple[str, ...] = ()
         if self._access.rules.hiding:
             marks = await asyncio.to_thread(self._scan.marks)
-            _, hidden = self._scan.view(marks)
-        view = self._view(".", (".",), hidden, {_RG: self._rg})
+            _, hidden_paths = self._scan.view(marks)
+        view = self._view(".", (".",), hidden_paths, {_RG: self._rg})
         job = await sandbox.start(f"exec {shlex.join([program, *arguments])}", view, limits)
         chunks: list[bytes] = []
         try:
@@ -120,5 +120,5 @@ class Commands:
 def _program(name: str) -> str | None:
     """Return the path of a program: beside this Python, or of the system."""
     folders = (sysconfig.get_path("scripts"), "/usr/local/bin", "/usr/bin", "/bin")
-    found = shutil.which(name, path=os.pathsep.join(folders))
-    return None if found is None else os.path.realpath(found)
+    path = shutil.which(name, path=os.pathsep.join(folders))
+    return None if path is None else os.path.realpath(path)

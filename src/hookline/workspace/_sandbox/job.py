@@ -63,9 +63,9 @@ class ProcessJob:
 
     async def _read(self) -> bytes:
         assert self._process.stdout is not None
-        left = self._until - asyncio.get_running_loop().time()
+        seconds = self._until - asyncio.get_running_loop().time()
         try:
-            return await asyncio.wait_for(self._process.stdout.read(CHUNK), max(left, 0))
+            return await asyncio.wait_for(self._process.stdout.read(CHUNK), max(seconds, 0))
         except TimeoutError:
             self._stop(f"after {self._limits.seconds:g} s")
             return b""
@@ -89,9 +89,9 @@ class ProcessJob:
                 await asyncio.sleep(LOOK)
                 if self._process.returncode is not None:  # what it has left behind keeps the pipe
                     return self.kill()
-                used = sum(map(_resident, _tree(self._process.pid)))
-                if used > self._limits.memory:
-                    return self._stop(f"at {used >> 20:,} MiB of memory")
+                memory = sum(map(_resident, _tree(self._process.pid)))
+                if memory > self._limits.memory:
+                    return self._stop(f"at {memory >> 20:,} MiB of memory")
                 if free - _free(self._fd) > self._limits.disk_bytes:
                     return self._stop("because the disk was filling up")
         except OSError:  # the workspace was closed: its jobs have been killed

@@ -22,7 +22,7 @@ _NEW_NAMESPACES: Final = 0x7E020000  # CLONE_NEW*
 
 MACHINES: Final = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 # The number of each call on x86_64 and on aarch64; None where there is no such call.
-REFUSED: Final[dict[str, tuple[int | None, int | None]]] = {
+EPERM_CALLS: Final[dict[str, tuple[int | None, int | None]]] = {
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
@@ -58,7 +58,7 @@ REFUSED: Final[dict[str, tuple[int | None, int | None]]] = {
     "process_vm_writev": (311, 271),
 }
 # Their flags or modes are in memory, where a filter cannot see them; programs then use older calls.
-NOT_THERE: Final = {"clone3": (435, 435), "openat2": (437, 437)}
+ENOSYS_CALLS: Final = {"clone3": (435, 435), "openat2": (437, 437)}
 # The place of the mode among the arguments.
 MODES: Final[dict[str, tuple[int | None, int | None, int]]] = {
     "chmod": (90, None, 1),
@@ -83,10 +83,10 @@ _Line = tuple[int, int, int, int]
 
 def program(machine: str | None = None) -> bytes | None:
     """Return the filter for this machine, or None if its system calls are not in the table."""
-    known = MACHINES.get(machine or platform.machine())
-    if known is None:
+    entry = MACHINES.get(machine or platform.machine())
+    if entry is None:
         return None
-    column, architecture = known
+    column, architecture = entry
     lines: list[_Line] = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, architecture),
@@ -95,9 +95,9 @@ def program(machine: str | None = None) -> bytes | None:
         (_AT_LEAST, 0, 1, _X32),
         (_RETURN, 0, 0, _KILL),
     ]
-    for numbers in REFUSED.values():
+    for numbers in EPERM_CALLS.values():
         lines += _when(numbers[column], [(_RETURN, 0, 0, _EPERM)])
-    for numbers in NOT_THERE.values():
+    for numbers in ENOSYS_CALLS.values():
         lines += _when(numbers[column], [(_RETURN, 0, 0, _ENOSYS)])
     for x86, arm, place in MODES.values():
         lines += _when((x86, arm)[column], _unless_bits(place, _SET_ID))

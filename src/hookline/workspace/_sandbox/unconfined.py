@@ -11,7 +11,7 @@ from typing import Final
 from hookline.workspace._sandbox.job import ProcessJob, limited
 from hookline.workspace._sandbox.protocol import CommandLimits, View
 
-_PASSED: Final = ("PATH", "HOME", "LANG", "USER", "TMPDIR")
+_VARIABLES: Final = ("PATH", "HOME", "LANG", "USER", "TMPDIR")
 
 
 class Unconfined:
@@ -28,7 +28,7 @@ class Unconfined:
 
     async def start(self, command: str, view: View, limits: CommandLimits) -> ProcessJob:
         """Start a line of bash."""
-        env = {name: os.environ[name] for name in _PASSED if name in os.environ}
+        env = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
         process = await asyncio.create_subprocess_exec(
             *("/bin/bash", "--norc", "--noprofile", "-c", limited(limits, processes=False)),
             *("bash", command),

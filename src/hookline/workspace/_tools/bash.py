@@ -21,7 +21,7 @@ from hookline.workspace._tools.write import BeforeChange
 
 STATUS: Final = 0.2
 """The seconds between two events with the output of a running command."""
-_SHOWN: Final = 4000
+_MAX_STATUS: Final = 4000
 
 
 def bash_tool(
@@ -50,7 +50,7 @@ def bash_tool(
             timeout: Seconds after which the command is stopped.
         """
         limits = _limits(commands.limits, timeout)
-        with access.root.opened(cwd, os.O_RDONLY | os.O_DIRECTORY) as folder:
+        with access.root.descriptor(cwd, os.O_RDONLY | os.O_DIRECTORY) as folder:
             place = access.root.real(folder)
         await before_change(run)
         async with commands.started(command, place, limits) as (job, renamed):
@@ -61,8 +61,8 @@ def bash_tool(
         if renamed:
             data = {"kind": "held_back", "paths": [old for old, _ in renamed]}
             await run.status("workspace", data)
-        shown = await asyncio.to_thread(outputs.cut, text)
-        return "\n".join([part for part in (shown.rstrip("\n"), *notes, end) if part])
+        result = await asyncio.to_thread(outputs.cut, text)
+        return "\n".join([part for part in (result.rstrip("\n"), *notes, end) if part])
 
     return Tool(bash, parallel=False, timeout=float("inf"), enabled=enabled)
 
@@ -83,7 +83,7 @@ async def _printed(run: Run[Any], job: Job) -> str:
         async for chunk in chunks:
             part = clean(decoder.decode(chunk or b""))
             parts.append(part)
-            untold = (untold + part)[-_SHOWN:]
+            untold = (untold + part)[-_MAX_STATUS:]
             if untold and clock() - told_at >= STATUS:
                 await run.status("output", {"text": untold})
                 untold, told_at = "", clock()

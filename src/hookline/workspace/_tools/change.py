@@ -25,7 +25,7 @@ from hookline.workspace._tools.memory import asked_digest, read_digest
 
 NO_FILE: Final = ""
 """The digest of a file that does not exist."""
-_SHOWN: Final = 10
+_MAX_PLACES: Final = 10
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Change(NamedTuple):
         return diff(self.path, self.old, self.new)
 
 
-def planned(access: Access, path: str, change: str | Sequence[Replacement]) -> Change:
+def plan_change(access: Access, path: str, change: str | Sequence[Replacement]) -> Change:
     """Return what a new text, or replacements in the old text, would make of a file."""
     try:
         file = access.root.read(path, access.may_read)
@@ -68,32 +68,32 @@ def planned(access: Access, path: str, change: str | Sequence[Replacement]) -> C
         return Change(access.names(path)[-1], None, change, NO_FILE, encode(change, PLAIN))
     access.may_write(file.path)
     old, form = decode(file.data, path)
-    new = change if isinstance(change, str) else _replaced(old, change, path)
+    new = change if isinstance(change, str) else _apply(old, change, path)
     return Change(file.path, old, new, file.digest, encode(new, form))
 
 
-def planned_call(access: Access, tool: str, arguments: Mapping[str, Any]) -> Change:
+def plan_call(access: Access, tool: str, arguments: Mapping[str, Any]) -> Change:
     """Return the change that a call of `write` or `edit` would make, with its bound arguments."""
     if tool == "write":
-        return planned(access, arguments["path"], arguments["text"])
-    return planned(access, arguments["path"], arguments["edits"])
+        return plan_change(access, arguments["path"], arguments["text"])
+    return plan_change(access, arguments["path"], arguments["edits"])
 
 
 def check(run: Run[Any], change: Change) -> None:
     """Raise if the file is not the version that was read, and that was approved."""
-    asked = asked_digest(run)
-    if asked is not None and asked != change.before:
+    approved_digest = asked_digest(run)
+    if approved_digest is not None and approved_digest != change.before:
         raise ChangedError(f"{change.path!r} has changed since this was approved; read it again")
     if change.before == NO_FILE:
         return
-    known = read_digest(run, change.path)
-    if known is None:
+    digest = read_digest(run, change.path)
+    if digest is None:
         raise NotReadError(f"{change.path!r} exists; read it before you change it")
-    if known != change.before:
+    if digest != change.before:
         raise ChangedError(f"{change.path!r} has changed since it was read; read it again")
 
 
-def _replaced(text: str, edits: Sequence[Replacement], path: str) -> str:
+def _apply(text: str, edits: Sequence[Replacement], path: str) -> str:
     """Apply all replacements, or raise."""
     if not edits:
         raise NoMatchError("edits is empty; pass at least one replacement")
@@ -103,7 +103,7 @@ def _replaced(text: str, edits: Sequence[Replacement], path: str) -> str:
             raise NoMatchError(f"{name} has an empty old text; use write for a new file")
         places = text.count(edit.old)
         if places == 0:
-            raise NoMatchError(f"{name}: the old text does not occur{_near(text, edit.old)}")
+            raise NoMatchError(f"{name}: the old text does not occur{_hint(text, edit.old)}")
         if places > 1 and not edit.all:
             raise AmbiguousError(
                 f"{name}: the old text occurs {places} times, in lines {_places(text, edit.old)}; "
@@ -116,21 +116,21 @@ def _replaced(text: str, edits: Sequence[Replacement], path: str) -> str:
 def _places(text: str, part: str) -> str:
     lines: list[str] = []
     at = text.find(part)
-    while at >= 0 and len(lines) <= _SHOWN:
+    while at >= 0 and len(lines) <= _MAX_PLACES:
         lines.append(str(text.count("\n", 0, at) + 1))
         at = text.find(part, at + len(part))
-    return ", ".join(lines[:_SHOWN]) + (" …" if len(lines) > _SHOWN else "")
+    return ", ".join(lines[:_MAX_PLACES]) + (" …" if len(lines) > _MAX_PLACES else "")
 
 
-def _near(text: str, part: str) -> str:
+def _hint(text: str, part: str) -> str:
     """Say where a similar text is: the same line with other spaces, or its first words."""
-    wanted = next((line.strip() for line in part.split("\n") if line.strip()), "")
-    if not wanted:
+    first_line = next((line.strip() for line in part.split("\n") if line.strip()), "")
+    if not first_line:
         return "; read the file and copy the text exactly"
     lines = text.split("\n")
-    near = [n for n, line in enumerate(lines, 1) if line.strip() == wanted]
-    near = near or [n for n, line in enumerate(lines, 1) if wanted[:20] in line]
-    if not near:
+    numbers = [n for n, line in enumerate(lines, 1) if line.strip() == first_line]
+    numbers = numbers or [n for n, line in enumerate(lines, 1) if first_line[:20] in line]
+    if not numbers:
         return "; read the file and copy the text exactly"
-    first = near[0]
+    first = numbers[0]
     return f"; line {first} is {lines[first - 1][:200]!r}: copy the text exactly"

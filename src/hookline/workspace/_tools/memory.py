@@ -21,7 +21,7 @@ def read_digest(run: Run[Any], path: str) -> str | None:
 
 def note_read(run: Run[Any], path: str, digest: str) -> None:
     """Remember the version that this conversation has read, or written."""
-    read = {name: each for name, each in _part(run.meta, "read").items() if name != path}
+    read = {name: value for name, value in _part(run.meta, "read").items() if name != path}
     latest = [*read.items(), (path, digest)][-MOST:]
     run.meta[KEY] = {**_whole(run.meta), "read": dict(latest)}
 
@@ -34,8 +34,8 @@ def asked_digest(run: Run[Any]) -> str | None:
 
 def note_asked(run: Run[Any], digest: str) -> None:
     """Remember the version that is shown to an approver; "" if there is no file."""
-    asked = {**_part(run.state, "asked"), run.call_id or "": digest}
-    run.state[KEY] = {**_whole(run.state), "asked": asked}
+    digests = {**_part(run.state, "asked"), run.call_id or "": digest}
+    run.state[KEY] = {**_whole(run.state), "asked": digests}
 
 
 def only_rules(run: Run[Any]) -> list[str] | None:

@@ -12,7 +12,7 @@ from hookline.workspace._errors import MissingError
 
 MAX_TEXT: Final = 30_000
 """The most characters of a result."""
-KEPT: Final = 100
+MAX_OUTPUTS: Final = 100
 """The number of outputs that are kept."""
 _HANDLE: Final = re.compile(r"output:([0-9a-f]{16})")
 _CONTROL: Final = re.compile(
@@ -40,7 +40,7 @@ class Outputs:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(text.encode("utf-8", "replace"))
         files = sorted(self._folder.iterdir(), key=lambda file: file.stat().st_mtime_ns)
-        for old in files[:-KEPT]:
+        for old in files[:-MAX_OUTPUTS]:
             with suppress(OSError):
                 old.unlink()
         return f"output:{name}"
@@ -61,6 +61,6 @@ class Outputs:
             return text
         handle = self.keep(text)
         head, tail = limit // 3, limit - limit // 3
-        left = len(text) - limit
-        note = f"[{left:,} characters are left out here; for all, read the path {handle!r}]"
+        excess = len(text) - limit
+        note = f"[{excess:,} characters are left out here; for all, read the path {handle!r}]"
         return f"{text[:head]}\n{note}\n{text[-tail:]}"

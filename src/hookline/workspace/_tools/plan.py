@@ -38,9 +38,9 @@ def plan_tool() -> Tool[Any, Any]:
         """
         if len(items) > MAX_ITEMS:
             raise ToolCallError(f"a plan must have at most {MAX_ITEMS} items")
-        listed = [{**asdict(item), "text": item.text[:MAX_TEXT]} for item in items]
-        run.meta[PLAN] = listed
-        await run.status(PLAN, {"items": listed})
+        entries = [{**asdict(item), "text": item.text[:MAX_TEXT]} for item in items]
+        run.meta[PLAN] = entries
+        await run.status(PLAN, {"items": entries})
         done = sum(item.status == "done" for item in items)
         return f"{done} of {len(items)} done"
 

@@ -74,20 +74,20 @@ def _numbered(text: str, offset: int, limit: int) -> str:
     first = max(offset, 1)
     if first > len(lines):
         return f"[the file has {len(lines):,} lines; read it with a smaller offset]"
-    shown: list[str] = []
+    rows: list[str] = []
     size, number = 0, first
     for number in range(first, min(first + max(limit, 1), len(lines) + 1)):
         line = lines[number - 1]
         cut = line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}… [{len(line):,} characters]"
-        shown.append(f"{number}\t{clean(cut)}")
-        size += len(shown[-1]) + 1
+        rows.append(f"{number}\t{clean(cut)}")
+        size += len(rows[-1]) + 1
         if size > MAX_TEXT - MAX_LINE:
             break
     if number < len(lines):
-        shown.append(
+        rows.append(
             f"[lines {first:,} to {number:,} of {len(lines):,}; continue with offset={number + 1}]"
         )
-    return "\n".join(shown)
+    return "\n".join(rows)
 
 
 def _media_type(data: bytes) -> str | None:
@@ -108,14 +108,14 @@ def _as_media(file: FileData, kind: str) -> ToolResult:
 
 def _listing(access: Access, path: str) -> str:
     root = access.root
-    with root.opened(path, os.O_RDONLY | os.O_DIRECTORY) as fd:
+    with root.descriptor(path, os.O_RDONLY | os.O_DIRECTORY) as fd:
         real = root.real(fd)
         if real != "." and access.rules.hides(real):
             raise ToolDenied(f"{path!r} must not be read; continue without it")
         prefix = "" if real == "." else f"{real}/"
         with os.scandir(fd) as entries:
-            shown = [entry for entry in entries if not access.rules.hides(prefix + entry.name)]
-        lines = sorted(_entry(entry) for entry in shown)
+            visible = [entry for entry in entries if not access.rules.hides(prefix + entry.name)]
+        lines = sorted(_entry(entry) for entry in visible)
     if len(lines) > MAX_NAMES:
         lines[MAX_NAMES:] = [f"[{len(lines) - MAX_NAMES:,} more; use glob for some of them]"]
     return "\n".join(lines) or "[the folder is empty]"

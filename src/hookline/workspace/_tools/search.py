@@ -44,10 +44,10 @@ def searching_tools(access: Access, commands: Commands, outputs: Outputs) -> lis
         paths = await found_files(access, commands, path)
         prefix = _prefix(access, path)
         fits = compiled(pattern)
-        shown = [each for each in paths if fits(each.removeprefix(prefix).casefold())]
-        lines = [_name(each) for each in shown[:MAX_PATHS]]
-        if len(shown) > MAX_PATHS:
-            lines.append(f"[{len(shown) - MAX_PATHS:,} more; use a narrower pattern]")
+        matches = [path for path in paths if fits(path.removeprefix(prefix).casefold())]
+        lines = [_name(path) for path in matches[:MAX_PATHS]]
+        if len(matches) > MAX_PATHS:
+            lines.append(f"[{len(matches) - MAX_PATHS:,} more; use a narrower pattern]")
         return "\n".join(lines) or "[no file matches]"
 
     async def grep(
@@ -78,8 +78,8 @@ def searching_tools(access: Access, commands: Commands, outputs: Outputs) -> lis
         if status == _ERROR:
             await _check_pattern(commands, pattern, literal=literal)
         rows = _rows(access, output.decode("utf-8", "replace"), glob, files=mode == "files")
-        shown = sorted(rows, key=lambda row: row[0])[:MAX_ROWS]
-        lines = [text for _, text in shown]
+        first_rows = sorted(rows, key=lambda row: row[0])[:MAX_ROWS]
+        lines = [text for _, text in first_rows]
         if len(rows) > MAX_ROWS:
             lines.append(f"[{len(rows) - MAX_ROWS:,} more; use a narrower pattern, path or glob]")
         text = "\n".join(lines) or "[no match]"
@@ -106,7 +106,7 @@ def _limits(commands: Commands) -> Any:
 def _target(access: Access, path: str) -> str:
     """Where to search: the real path, so that no link is followed later."""
     root = access.root
-    with root.opened(path, O_PATH or os.O_RDONLY) as fd:
+    with root.descriptor(path, O_PATH or os.O_RDONLY) as fd:
         real = root.real(fd)
     if real != "." and access.rules.hides(real):
         raise ToolDenied(f"{path!r} must not be read; continue without it")
@@ -146,18 +146,18 @@ def _rows(
     fits = None if glob is None else compiled(glob)
     hides = access.rules.hides if access.rules.hiding else None
     rows: list[tuple[tuple[str, int], str]] = []
-    wanted: dict[str, bool] = {}
+    matches: dict[str, bool] = {}
     lines = text.replace("\0", "\0\n").split("\n") if files else text.split("\n")
     for number, row in enumerate(lines):
         path, nul, rest = row.partition("\0")
         path = path.removeprefix("./")
         if not nul:
             continue  # the separator between two groups of lines
-        if path not in wanted:
-            wanted[path] = (fits is None or bool(fits(path.casefold()))) and not (
+        if path not in matches:
+            matches[path] = (fits is None or bool(fits(path.casefold()))) and not (
                 hides is not None and hides(path)
             )
-        if wanted[path]:
+        if matches[path]:
             rows.append(((path, number), f"{_name(path)}:{clean(rest)}" if rest else _name(path)))
     return rows
 

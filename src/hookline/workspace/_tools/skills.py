@@ -41,7 +41,7 @@ class Skill(msgspec.Struct, frozen=True):
     description: str
     folder: str
     digest: str
-    allowed: tuple[str, ...] | None
+    allowed_tools: tuple[str, ...] | None
 
 
 class Skills:
@@ -84,15 +84,15 @@ class Skills:
                 name: The name of the skill.
                 file: The path of a file in the skill's folder; by default, its instructions.
             """
-            found = self._skills.get(name)
-            if found is None:
+            definition = self._skills.get(name)
+            if definition is None:
                 names = ", ".join(self._skills)
                 raise ToolCallError(f"there is no skill {name!r}; use one of: {names}")
-            text = await asyncio.to_thread(self._read, found, file)
-            if file is None and found.allowed is not None:
-                known = only_rules(run)
-                allowed = list(found.allowed)
-                note_only(run, allowed if known is None else [r for r in known if r in allowed])
+            text = await asyncio.to_thread(self._read, definition, file)
+            if file is None and definition.allowed_tools is not None:
+                rules = only_rules(run)
+                tools = list(definition.allowed_tools)
+                note_only(run, tools if rules is None else [r for r in rules if r in tools])
             return await asyncio.to_thread(outputs.cut, text)
 
         return Tool(skill, idempotent=True)
@@ -122,10 +122,12 @@ class Skills:
         if name in self._skills:
             raise UsageError(f"two skills have the name {name!r}; rename one of them")
         tools = fields.get("allowed-tools")
-        allowed = None if tools is None else tuple(_TOOL.findall(tools))
-        if allowed is not None:
-            Rules(allow=[text for text in allowed if is_rule(text)])  # raises if one is not valid
-        self._skills[name] = Skill(name, description, folder, data.digest, allowed)
+        allowed_tools = None if tools is None else tuple(_TOOL.findall(tools))
+        if allowed_tools is not None:
+            Rules(
+                allow=[text for text in allowed_tools if is_rule(text)]
+            )  # raises if one is not valid
+        self._skills[name] = Skill(name, description, folder, data.digest, allowed_tools)
 
     def _read(self, skill: Skill, file: str | None) -> str:
         root = Root(skill.folder, None)

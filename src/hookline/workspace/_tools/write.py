@@ -14,7 +14,7 @@ from hookline.workspace._files.access import Access
 from hookline.workspace._files.diff import counts
 from hookline.workspace._files.replace import replace
 from hookline.workspace._files.root import digest
-from hookline.workspace._tools.change import NO_FILE, Change, Replacement, check, planned
+from hookline.workspace._tools.change import NO_FILE, Change, Replacement, check, plan_change
 from hookline.workspace._tools.memory import note_read
 
 BeforeChange = Callable[[Run[Any]], Awaitable[None]]
@@ -41,12 +41,12 @@ class Writer:
         after = digest(change.data)
         note_read(run, change.path, after)
         text = change.text
-        added, removed = counts(text)
+        additions, removals = counts(text)
         before = change.before or None
         data = {"path": change.path, "diff": text, "before": before, "after": after}
         await run.status("file_changed", data)
         verb = "created" if change.old is None else "changed"
-        return f"{verb} {change.path}: {added} lines added, {removed} removed"
+        return f"{verb} {change.path}: {additions} lines added, {removals} removed"
 
     def ran(self, run: Run[Any]) -> str | NotRun:
         """Find out whether an earlier life of a durable chat has made this change."""
@@ -62,7 +62,7 @@ class Writer:
 
     def _make(self, run: Run[Any], path: str, content: str | list[Replacement]) -> Change:
         with self._lock:
-            change = planned(self._access, path, content)
+            change = plan_change(self._access, path, content)
             check(run, change)
             self._calls.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._note(run).write_text(f"{digest(change.data)}\n{change.path}")
