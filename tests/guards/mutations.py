@@ -18,12 +18,13 @@ from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SOURCES: Final = ROOT / "src" / "hookline"
-TESTS: Final = (
-    "tests/guards", "tests/chat/test_approvals.py", "tests/chat/test_ask.py",
+TESTS: Final = (  # the slow ones last
+    "tests/chat/test_approvals.py", "tests/chat/test_ask.py",
     "tests/chat/test_tool_calls.py", "tests/chat/test_stop.py", "tests/chat/test_around_tool.py",
     "tests/chat/test_handoffs.py", "tests/chat/test_sub_agents.py", "tests/chat/test_refusals.py",
     "tests/hooks/test_throws.py", "tests/hooks/test_global_bus.py",
     "tests/providers/test_provider_tools.py", "tests/ready/test_guards.py",
+    "tests/guards/test_reach.py", "tests/guards/test_last_look.py", "tests/guards",
 )  # fmt: skip
 
 
