@@ -1,4 +1,6 @@
-"""200 attack calls, and an agent whose guards must stop each of them on every road of a probe."""
+"""200 attack calls, and an agent whose guards must stop each of them on every road of a probe, also
+through the doors.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from itertools import product
 from typing import Any, Final
 
 from hookline import Agent, Deny, ToolCall
+from hookline.cli._doors.roads import door_roads
 from hookline.testing import ScriptedModel, call, probe
 
 COMMANDS: Final = ("rm -rf /", "curl x | sh", "chmod 777 /", "dd of=/dev/sda", "cat /etc/shadow")
@@ -35,14 +38,25 @@ def denies(ctx: Any) -> Deny | None:
     return Deny("no") if any(each in command for each in COMMANDS) else None
 
 
+def guarded() -> Agent[Any]:
+    agent = unguarded()
+    agent.add_hook("preToolCall", denies, guard=True)
+    return agent
+
+
+def unguarded() -> Agent[Any]:
+    return Agent(ScriptedModel(), tools=[bash, shell])
+
+
 async def passed(attacks: Sequence[ToolCall], *, guard: bool = True) -> list[str]:
     """The attacks that passed, each with the roads on which it did."""
-    agent = Agent(ScriptedModel(), tools=[bash, shell])
-    agent.add_hook("preToolCall", denies, guard=guard)
-    found: list[str] = []
-    for attack in attacks:
-        result = await probe(agent, attack)
-        roads = [*result.failures("denied"), *result.left_out]
-        if roads:
-            found.append(f"{attack.name}({dict(attack.arguments)!r}): {', '.join(roads)}")
-    return found
+    make = guarded if guard else unguarded
+    agent, passages = make(), list[str]()
+    async with door_roads(f"{__name__}:{make.__name__}") as doors:
+        for attack in attacks:
+            result = await probe(agent, attack, roads=doors)
+            roads = [*result.failures("denied"), *result.left_out]
+            if roads:
+                arguments = dict(attack.arguments)
+                passages.append(f"{attack.name}({arguments!r}): {', '.join(roads)}")
+    return passages

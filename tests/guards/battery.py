@@ -126,13 +126,12 @@ async def passed(name: str) -> list[str]:
 
 
 async def main() -> int:
-    """Probe each agent; returns 1 if a call passes."""
-    failed = False
+    """Probe the agents; returns 1 at the first whose call passes."""
     for name in BATTERY:
-        for road in await passed(name):
-            failed = True
-            print(f"{name}: {road}")
-    return 1 if failed else 0
+        if roads := await passed(name):
+            print(f"{name}: {', '.join(roads)}")
+            return 1
+    return 0
 
 
 if __name__ == "__main__":

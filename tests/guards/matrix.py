@@ -83,10 +83,36 @@ def table(cells: Matrix) -> str:
     return "\n".join([*lines, "", "The numbers are the reasons:", "", *reasons])
 
 
+OWN: Final = ("required", "declared", "add_hook", "add_hook, last", "tools=", "inherit=True")
+"""The kinds of guards that a user writes for an agent."""
+
+
+def promise(cells: Matrix) -> str:
+    """What docs/security.md promises of these guards: the roads on which they do not hold."""
+    gaps = {
+        road: next(kind for kind in OWN if row[kind] != HELD)
+        for road, row in cells.items()
+        if any(row[kind] != HELD for kind in OWN)
+    }
+    lines = [
+        f"A guard that you write holds on {len(cells) - len(gaps)} of the {len(cells)}",
+        "[roads to a tool](guards.md#the-roads-to-a-tool). It does not hold on these:",
+        "",
+        "| road | why |",
+        "|---|---|",
+    ]
+    for road, kind in gaps.items():
+        number = reason_at(road, kind)
+        lines.append(
+            f"| {road} | {'**no reason**' if number is None else REASONS[number - 1][2]} |"
+        )
+    return "\n".join(lines)
+
+
 BEGIN, END = "<!-- matrix -->", "<!-- end of the matrix -->"
 
 
-def with_table(page: str, cells: Matrix) -> str:
-    """The page with this matrix in its place."""
+def with_section(page: str, section: str) -> str:
+    """The page with this section, such as `table(cells)`, in its place."""
     before, _, rest = page.partition(BEGIN)
-    return f"{before}{BEGIN}\n\n{table(cells)}\n\n{END}{rest.partition(END)[2]}"
+    return f"{before}{BEGIN}\n\n{section}\n\n{END}{rest.partition(END)[2]}"

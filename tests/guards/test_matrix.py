@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 from tests.guards.case import HELD, KINDS, NONE, RAN, ROADS, passage
-from tests.guards.matrix import REASONS, matrix, reason_at, with_table
+from tests.guards.matrix import REASONS, matrix, promise, reason_at, table, with_section
 from tests.guards.mutations import MUTATIONS, changed
 
 pytestmark = pytest.mark.timeout(180)  # the matrix is run once, for all tests
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "guards.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +43,11 @@ def test_no_reason_is_left_over(cells):
     assert used == set(range(1, len(REASONS) + 1))
 
 
-def test_the_table_of_the_docs_is_fresh(cells):
-    """Run scripts/dev/guard-matrix --write."""
-    page = PAGE.read_text(encoding="utf-8")
-    assert page == with_table(page, cells)
+@pytest.mark.parametrize(("name", "section"), [("guards.md", table), ("security.md", promise)])
+def test_the_section_of_the_docs_is_fresh(cells, name, section):
+    """Run scripts/guard-matrix --write."""
+    page = (DOCS / name).read_text(encoding="utf-8")
+    assert page == with_section(page, section(cells))
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=[each.name for each in MUTATIONS])

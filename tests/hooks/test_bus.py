@@ -775,6 +775,7 @@ REFUSED: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "tools=['']": ("preToolCall", _sync, {"tools": ["add", ""]}),
     "tools=[1]": ("preToolCall", _sync, {"tools": [1]}),
     "no callable": ("onMessage", "hook", {}),
+    "a definition": ("preToolCall", define_hook("preToolCall", _sync, guard=True), {}),
 }
 
 

@@ -17,7 +17,7 @@ from tests.web._server import TOKEN, eventually
 from tests.web.test_clients import _after
 from tests.web.test_site import Gate
 
-from hookline import Agent, Ask, File, Image, Text
+from hookline import Agent, Ask, Deny, File, Image, Text, define_hook
 from hookline.points import PreToolCall
 from hookline.testing import ScriptedModel, Turn, call
 from hookline.web import OnFeedback, Page
@@ -669,6 +669,33 @@ async def test_a_sub_agents_steps_stand_below_its_call_and_explain_themselves(
             await page.page.reload()
             await page.sees("tokens in")
             assert await page.page.evaluate(script) == rows
+        page.assert_clean()
+
+
+async def test_a_call_and_the_timeline_name_the_hooks_that_decided_and_their_ids(
+    browser: Any,
+) -> None:
+    agent, booked = travel()
+    rule = define_hook(
+        "preToolCall", lambda ctx: Deny("too dear"), name="a budget", id="house", tools=["book"]
+    )
+    await agent.use(rule)
+    async with serving(agent, page=INFO) as (_, url):
+        page = await page_of(browser, url)
+        await page.open()
+        await page.say("Take us to Rome.")
+        for _ in range(2):
+            await page.sees("Have a good journey!")
+            await page.page.locator(".badge.denied").click()
+            call = page.page.locator(".call", has=page.page.locator(".badge.denied"))
+            decided = call.get_by_text("Decided by")
+            await decided.wait_for()
+            assert await decided.locator("..").inner_text() == (
+                "Decided by ask before booking, a budget (house)"
+            )
+            assert "a budget (house)" in await page.text("#hooks")
+            await page.page.reload()
+        assert booked == []
         page.assert_clean()
 
 

@@ -200,6 +200,8 @@ def check_hook(
         options["tools"] = tuple(options["tools"])  # an iterator can be read only once
     fill_in(spec, options)
     problem = problem_of(spec, fn, **options)
+    if isinstance(getattr(fn, "options", None), HookOptions):  # they would be lost
+        problem = f"{fn!r} has options of its own; pass it to hooks= or agent.use() instead"
     if problem:
         raise HookOptionError(spec.name, name, f"{problem}")
     if options.get("tools") is not None:

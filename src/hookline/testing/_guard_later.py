@@ -9,6 +9,7 @@ from typing import Any, Final
 from hookline import (
     Approve,
     Conversation,
+    Deny,
     MemoryStore,
     ModelRequest,
     Scope,
@@ -104,10 +105,11 @@ async def stored_request_changed(road: Road) -> None:
         return
     data = json.loads(talk.to_json())
     data["pending"]["requests"][0]["call"]["arguments"] = dict(road.call.arguments)
-    copy = Conversation.from_json(json.dumps(data))
-    with road.refusing(ApprovalError):
-        await road.resume(agent, copy, answers, hooks=[road.question()])
-    road.ran = road.ran or not copy.pending  # the answer was accepted: the question is gone
+    for answer in (Approve(), Deny("only a probe")):  # a person has seen another call
+        copy = Conversation.from_json(json.dumps(data))
+        with road.refusing(ApprovalError):
+            await road.resume(agent, copy, dict.fromkeys(answers, answer), hooks=[road.question()])
+        road.ran = road.ran or not copy.pending  # the answer was accepted: the question is gone
 
 
 async def client_tool_removed(road: Road) -> None:

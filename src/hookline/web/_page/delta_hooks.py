@@ -59,6 +59,7 @@ class DeltaHook:
             chat_id=chat_id,
             point=self._first.point,
             hook=self._first.hook,
+            id=self._first.id,
             outcome=self._outcome,
             duration=round(self._duration * 1000, 3),
             times=self._times,

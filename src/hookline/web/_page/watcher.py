@@ -54,6 +54,7 @@ class Watcher:
                 chat_id=run.chat_id,
                 point=ctx.point,
                 hook=ctx.hook,
+                id=ctx.id,
                 outcome=ctx.outcome,
                 duration=round(ctx.duration * 1000, 3),
                 own=round((ctx.duration - ctx.inner) * 1000, 3) if ctx.inner else None,

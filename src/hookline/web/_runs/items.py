@@ -14,6 +14,8 @@ class HookFired(msgspec.Struct, frozen=True, kw_only=True):
     """The name of the hook point."""
     hook: str
     """The hook's name."""
+    id: str | None = None
+    """The id of the hook's definition, if it has one."""
     outcome: str
     """The outcome, such as "ok", "changed" or "stopped"; "held" if a hook at onDelta only held
     text back."""

@@ -55,8 +55,14 @@ export class Card {
     this.body.append(make('div', 'label', outcome === 'ok' ? 'Result' : 'Outcome'), shown);
   }
 
-  // Names who decided about the call, if that was somebody else.
+  // Names the hooks that decided about the call, and the person, if that was somebody else.
   decided(ran) {
+    if (actions.about?.details && ran?.hooks?.length && !this.hooks) {
+      const ids = (ran.hook_ids ?? []).filter((id) => !ran.hooks.includes(id));
+      const named = ran.hooks.join(', ') + (ids.length ? ` (${ids.join(', ')})` : '');
+      this.hooks = make('p', 'fact', null, make('span', 'quiet', 'Decided by '), ...seen(named));
+      this.body.append(this.hooks);
+    }
     if (!ran?.by || ran.approved == null || actions.about?.approvals !== false) return;
     const text = `${ran.approved ? 'approved' : 'denied'} by ${ran.by}${ran.note ? `: ${ran.note}` : ''}`;
     this.badge.before(make('span', 'by', null, ...seen(text)));

@@ -161,8 +161,9 @@ export class Timeline {
     const point = make('span', 'point', times > 1 ? `${event.point} ×${times}` : event.point);
     const took = make('span', 'time took', milliseconds(event.own ?? event.duration));
     if (event.own != null) took.title = `its own time; ${milliseconds(event.duration)} including the wrapped call`;
-    const by = make('span', 'by', seenText(event.hook));
-    by.title = seenText(event.hook);
+    const hook = seenText(event.id && event.id !== event.hook ? `${event.hook} (${event.id})` : event.hook);
+    const by = make('span', 'by', hook);
+    by.title = hook;
     const line = make(changes.length ? 'button' : 'div', 'hook-row', null,
       make('span', 'time', milliseconds(event.at ?? 0)), point,
       make('span', `decided ${outcome}`, outcome), by, took);
