@@ -2,10 +2,10 @@
 
 A handoff is a tool. It writes the name of the next speaker into `run.state`, which is recorded with
 its step, and adds the handoff to the list in the conversation's meta, for later chats. The change
-takes effect at the start of the next step. The chat then has the new agent's model, system text, tools, settings and scopes, and
-its hooks after those of the agent that was called. The keywords of the chat, its limits, runtime
-and the form of its answer do not change. Agents are found by their names, through the handoff tools
-that lead to them.
+takes effect at the start of the next step. The chat then has the new agent's model, system text,
+tools, settings and scopes, and its hooks after those of the agent that was called. The keywords of
+the chat, its limits, runtime and the form of its answer do not change. Agents are found by their
+names, through the handoff tools that lead to them.
 """
 
 from __future__ import annotations
