@@ -2,7 +2,7 @@
 
 from hookline._base.messages import RanCall
 from hookline._base.returns import Rule
-from hookline._conversations.rules import list_rules, revoke_rule
+from hookline._conversations.rules import RULES, list_rules, revoke_rule
 from hookline._conversations.store import (
     Change,
     ConversationInfo,
@@ -19,6 +19,7 @@ from hookline._conversations.store import (
 from hookline._resolve import resolve_store, shown_url
 
 __all__ = [
+    "RULES",
     "Change",
     "ConversationInfo",
     "PendingStep",

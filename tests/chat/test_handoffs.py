@@ -353,6 +353,36 @@ async def test_after_a_deploy_without_the_handoff_the_one_who_asked_goes_on():
     assert response.text == "Done."
 
 
+@pytest.mark.parametrize("way", ["replaced", "restored", "reset"])
+async def test_a_handoff_that_is_not_in_the_history_does_not_count(way):
+    triage, _ = desk(["I am triage.", to_billing, "Triage again."], ["I am billing."] * 3)
+    talk = Conversation()
+    for text, answer in [
+        ("Hello.", "I am triage."),
+        ("My bill is wrong.", "I am billing."),
+        ("Really?", "I am billing."),
+    ]:
+        assert (await triage.chat(text, conversation=talk)).text == answer
+    question = "Hello again."
+    if way == "replaced":
+        question = talk.replace_answer(talk.messages[1].id)
+    elif way == "restored":
+        talk.restore(talk.messages[:2])
+    else:
+        talk.reset()
+    assert (await triage.chat(question, conversation=talk)).text == "Triage again."
+
+
+async def test_of_several_handoffs_the_last_one_in_the_history_counts():
+    triage, billing = desk([to_billing, "I am triage."], [to_triage, "I am billing."])
+    billing.handoffs(triage)
+    talk = Conversation()
+    await triage.chat("My bill is wrong.", conversation=talk)
+    assert talk.messages[-1].text == "I am triage."
+    talk.restore(talk.messages[:3])
+    assert (await triage.chat("Well?", conversation=talk)).text == "I am billing."
+
+
 async def test_under_a_durable_runtime_the_same_one_speaks_wherever_the_chat_was_cut():
     whole = await recording.live(handing_over)
     assert (whole.response.text, whole.ran("b speaks")) == ("I am b.", ["b speaks"])

@@ -125,17 +125,16 @@ def void(value):
     return None
 
 
-async def test_approvals_are_written_with_their_answer(tmp_path):
+async def test_approvals_are_written_with_their_answer_and_who_decided(tmp_path):
     path = tmp_path / "audit.jsonl"
     agent = agent_of(path, call("look"), "ok")
     agent.add_hook("preToolCall", lambda ctx: Ask("May I?"))
     conversation = Conversation()
     response = await agent.chat("hi", conversation=conversation)
-    await agent.resume(conversation, {response.pending[0].id: Approve()})
-    assert [what for what in told(path) if what.startswith("approval")] == [
-        "approval: asked",
-        "approval: approve",
-    ]
+    await agent.resume(conversation, {response.pending[0].id: Approve(by="lea")})
+    asked, approved = (line for line in lines(path) if line["what"].startswith("approval"))
+    assert (asked["what"], approved["what"]) == ("approval: asked", "approval: approve")
+    assert (asked.get("by"), approved["by"]) == (None, "lea")
 
 
 @pytest.mark.parametrize("content", [True, False])
@@ -147,7 +146,7 @@ async def test_an_edit_and_the_reason_of_a_denial_are_written(tmp_path, content)
     conversation = Conversation()
     response = await agent.chat("hi", conversation=conversation)
     first, second = response.pending
-    answers = {first.id: Approve(arguments={"where": "z"}), second.id: Deny("not there")}
+    answers = {first.id: Approve(arguments={"where": "z"}), second.id: Deny("not there", by="lea")}
     await agent.resume(conversation, answers)
     edited, denied = (
         line for line in lines(path) if line["what"] in ("approval: approve", "approval: deny")
@@ -156,6 +155,7 @@ async def test_an_edit_and_the_reason_of_a_denial_are_written(tmp_path, content)
     assert edited.get("arguments") == ({"where": "z"} if content else None)
     assert denied.get("reason") == ("not there" if content else None)
     assert "edited" not in denied
+    assert denied["by"] == "lea"
 
 
 async def test_a_sub_agent_is_written_down_with_its_parent(tmp_path):

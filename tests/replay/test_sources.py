@@ -129,6 +129,34 @@ async def test_an_audit_file_knows_the_time_and_the_conversation_of_a_chat(tmp_p
     assert await read(path, since=two) == records[1:]
 
 
+@pytest.mark.parametrize("place", [0, 2], ids=["the first answer", "the last answer"])
+async def test_a_replaced_answer_is_a_chat_that_no_later_chat_has_in_its_history(tmp_path, place):
+    path = tmp_path / "audit.jsonl"
+    store = MemoryStore()
+    hooks = audit(path, content=True)
+    agent = agent_of("One.", "Two.", "New.", "Three.", store=store, hooks=hooks)
+    talk = await store.open("talk")
+    await agent.chat("a", conversation=talk, chat_id="c1")
+    await agent.chat("b", conversation=talk, chat_id="c2")
+    question = talk.replace_answer(talk.messages[place].id)
+    await agent.chat(question, conversation=talk, chat_id="c3")
+    await agent.chat("c", conversation=talk, chat_id="c4")
+
+    def texts_of(records):
+        return {
+            record.id: [m.text for m in (*record.before, *record.messages)] for record in records
+        }
+
+    first, second = ["a", "One."], ["b", "Two."]
+    new = [question.text, "New."] if place == 0 else [*first, question.text, "New."]
+    chats = {"talk/c3": new, "talk/c4": [*new, "c", "Three."]}
+    replaced = {"talk/c1": first, "talk/c2": [*first, *second]}
+    from_file = texts_of(await read(path))
+    assert from_file == {**replaced, **chats}
+    assert list(from_file) == ["talk/c1", "talk/c2", "talk/c3", "talk/c4"]
+    assert texts_of(await read(store)) == ({"talk/c1": first, **chats} if place else chats)
+
+
 async def test_a_chat_of_a_sub_agent_is_no_record_of_its_own(tmp_path, tape):
     path = tmp_path / "audit.jsonl"
     helper = agent_of(call("pay", amount=20), "paid", name="helper")

@@ -191,6 +191,27 @@ async def test_a_question_that_waits_is_still_waiting_after_a_failed_repetition(
     assert await store.pending(conversation.id) == waiting
 
 
+@pytest.mark.parametrize("fails", [True, False], ids=["the model fails", "the model answers"])
+async def test_a_message_sent_before_the_new_answer_begins_is_not_lost(
+    store: Any, fails: bool
+) -> None:
+    turn = Turn(fail=ConnectionError("gone")) if fails else "New."
+    agent, conversation = await talked(store, turn, "Yes.")
+    sent: list[Any] = []
+    agent.add_hook("preChat", lambda ctx: sent.append(stream.send("And d?")))
+    question = conversation.replace_answer()
+    try:
+        async with agent.chat_stream(question, conversation=conversation) as stream:
+            async for _ in stream:
+                pass
+    except ConnectionError:
+        assert fails
+    expected = WHOLE if fails else [*WHOLE[:-1], "New.", "And d?", "Yes."]
+    assert sent[0].status == ("returned" if fails else "delivered")
+    assert texts(conversation) == expected
+    assert await stored(store, conversation) == expected
+
+
 async def test_another_writer_between_question_and_chat_is_a_conflict(store: Any) -> None:
     agent, conversation = await talked(store, "Four.")
     question = conversation.replace_answer()

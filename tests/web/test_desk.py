@@ -18,6 +18,7 @@ from tests.web.test_site import Gate, request_of
 
 from hookline import Agent, Conversation, Limits, MemoryStore, Scope, Text, UserMessage
 from hookline.errors import AuthenticationError, StoreError
+from hookline.storage import RULES, Rule, list_rules
 from hookline.testing import ScriptedModel, Turn, call
 from hookline.web import Caps, OnClientAttached, OnClientDetached, OnFeedback, Page
 from hookline.web._page.markdown import LANGUAGES, LINES, MOST, MOST_CODE, TAGS, blocks
@@ -52,6 +53,28 @@ async def test_a_fork_has_what_came_before_a_message() -> None:
         assert again.status_code == 409
         wrong = await http.post("/conversations/a/fork", json={"before": messages[1]["id"]})
         assert wrong.status_code == 404
+
+
+async def test_a_fork_has_neither_handoffs_nor_rules_that_came_later() -> None:
+    store = MemoryStore()
+    transfer = call("transfer_to_billing")
+    triage = Agent(ScriptedModel("I am triage.", transfer, "Triage again."), name="triage")
+    triage.handoffs(Agent(ScriptedModel("I am billing."), name="billing"))
+    async with direct(triage, store=store) as (_, http):
+        await said(http, "a", "First?")
+        await said(http, "a", "Second?")
+        stored = await store.open(conversation_key("owner", "a"))
+        stored.meta |= {RULES: [Rule("pay")], "own": 1}
+        await stored.save()
+        messages = (await http.get("/native/a/messages")).json()["messages"]
+        await http.post("/conversations/a/fork", json={"before": messages[2]["id"], "id": "b"})
+        key = conversation_key("owner", "b")
+        assert (await store.open(key)).meta["own"] == 1
+        assert await list_rules(store, key) == ()
+        await said(http, "b", "Another?")
+        assert (await http.get("/native/b/messages")).json()["messages"][-1]["parts"] == [
+            {"part": "text", "text": "Triage again."}
+        ]
 
 
 @pytest.mark.parametrize("title", ["", "  ", "x" * 61, None, 5])

@@ -1,11 +1,11 @@
 """Handoffs: the choice of the agent that speaks in a chat.
 
 A handoff is a tool. It writes the name of the next speaker into `run.state`, which is recorded with
-its step, and into the conversation's meta for later chats. The change takes effect at the start of
-the next step. The chat then has the new agent's model, system text, tools, settings and scopes, and
-its hooks after those of the agent that was called. The keywords of the chat, its limits, runtime
-and the form of its answer do not change. Agents are found by their names, through the handoff tools
-that lead to them.
+its step, and adds the handoff to the list in the conversation's meta, for later chats. The change
+takes effect at the start of the next step. The chat then has the new agent's model, system text,
+tools, settings and scopes, and its hooks after those of the agent that was called. The keywords of
+the chat, its limits, runtime and the form of its answer do not change. Agents are found by their
+names, through the handoff tools that lead to them.
 """
 
 from __future__ import annotations
@@ -41,12 +41,8 @@ def handoff_tool(to: Speaker, name: str) -> AnyTool:
             raise ToolDenied(f"{first.name!r} was called first in this step; call only one handoff")
         before = chat.agent_name
         chat.state[SPEAKER] = to.config.name
-        chat.meta[SPEAKER] = {
-            "name": to.config.name,
-            "chat": chat.chat_id,
-            "before": before,
-            "call": run.call_id,
-        }
+        handoff = {"name": to.config.name, "before": before, "chat": chat.chat_id}
+        chat.meta[SPEAKER] = [*_handoffs(chat), {**handoff, "call": run.call_id}]
         await run.status(STATUS, {"from": before, "to": to.config.name})
         return f"{to.config.name} goes on from here."
 
@@ -117,18 +113,34 @@ def speakers_points(config: Config) -> list[Key]:
 
 
 def remember_speaker(chat: Chat) -> None:
-    """Begin with the last speaker of the conversation, or the one whose calls wait for answers."""
-    last: Any = chat.meta.get(SPEAKER)
-    if not isinstance(last, dict):
+    """Begin with the last speaker of the history, or the one whose calls wait for answers."""
+    handoffs = _handoffs(chat)
+    if handoffs:
+        last = handoffs[-1]
+        waits = chat.input.answers is not None and last["call"] in _last_calls(chat)
+        chat.state.setdefault(SPEAKER, last["before" if waits else "name"])
         take_turn(chat)
-        return
-    agents = cast("dict[str, str]", last)
-    own = agents["chat"] == chat.chat_id  # written by an earlier life of this chat
-    waits = chat.input.answers is not None and agents.get("call") in _last_calls(chat)
-    chat.state.setdefault(SPEAKER, agents["before" if own or waits else "name"])
-    take_turn(chat)
-    if waits:  # for the next step
-        chat.state[SPEAKER] = agents["name"]
+        if waits:  # for the next step
+            chat.state[SPEAKER] = last["name"]
+    else:
+        take_turn(chat)
+
+
+def _handoffs(chat: Chat) -> list[dict[str, str]]:
+    """The handoffs in the history; one that was cut off, replaced or not copied does not count.
+
+    A later life of a chat begins before its own messages, and so before its own handoffs.
+    """
+    handoffs = cast("list[dict[str, str]]", chat.meta.get(SPEAKER, []))
+    if not handoffs:
+        return []
+    calls = {
+        (message.id.rpartition(".")[0], call.id)
+        for message in chat.history
+        if isinstance(message, AssistantMessage)
+        for call in message.tool_calls
+    }
+    return [handoff for handoff in handoffs if (handoff["chat"], handoff["call"]) in calls]
 
 
 def _change(chat: Chat, config: Config, view: View) -> bool:

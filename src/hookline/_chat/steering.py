@@ -101,8 +101,14 @@ def _inbox(chat: Chat) -> Inbox:
 
 
 def may_have_input(chat: Chat, answer: object) -> bool:
-    """Whether the next step has a request, and messages may wait for it."""
-    return answer is None and (chat.progress.inbox is not None or chat.runtime is not LOCAL)
+    """Whether the next step has a request, and messages may wait for it.
+
+    A message must not come before an answer that replaces another: if the chat failed, the message
+    would be lost with its part of the history.
+    """
+    if answer is not None or chat.conversation.replaces:
+        return False
+    return chat.progress.inbox is not None or chat.runtime is not LOCAL
 
 
 async def take_input(chat: Chat, step: int, *, idle: bool) -> bool:

@@ -111,6 +111,11 @@ class ConversationState:
         return History(self.items, len(self.items))
 
     @property
+    def replaces(self) -> bool:
+        """Whether the running chat replaces an answer, and the new answer has not begun."""
+        return self._replacing is not None
+
+    @property
     def pending(self) -> tuple[ApprovalRequest, ...]:
         """The calls that wait for `agent.resume(conversation, answers)`."""
         return self._pending.requests if self._pending is not None else ()

@@ -34,11 +34,11 @@ def records_of_audit(path: Path, *, prefix: str, since: float | None) -> Iterato
     open_talks: dict[str, _Talk] = {}
     for number, line in _lines(path):
         id = _talk_of(line)
-        talk = open_talks.setdefault(id, _Talk())
+        talk = open_talks.setdefault(id, _Talk(id if "conversation" in line else ""))
         if "parent" not in line and id.startswith(prefix):
             talk.add(line, f"{str(path)!r}, line {number}")
         if last[id] == number:
-            for record in open_talks.pop(id).records(id if "conversation" in line else ""):
+            for record in open_talks.pop(id).records():
                 if since is None or record.at is None or record.at >= since:
                     yield record
 
@@ -63,8 +63,10 @@ def _talk_of(line: dict[str, Any]) -> str:
 class _Talk:
     """What the lines of one conversation tell."""
 
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
+    def __init__(self, id: str) -> None:
+        self._id = id
+        self._messages: list[Message] = []
+        self._replaced: list[Record] = []  # chats whose answers were replaced
         self._began: dict[str, float] = {}  # by chat
         self._calls: dict[str, ToolCall] = {}  # by id, as the model wrote them
         self._ran: dict[str, dict[str, Any]] = {}  # by call id: the fields of `ToolMessage.ran`
@@ -92,7 +94,8 @@ class _Talk:
     def _add_message(self, what: str, line: dict[str, Any]) -> None:
         id, text = line["id"], line["text"]
         if what == "user message":
-            self.messages.append(UserMessage(parts=(Text(text),), id=id))
+            self._cut(id)
+            self._messages.append(UserMessage(parts=(Text(text),), id=id))
         elif what == "assistant message":
             calls = [
                 ToolCall(id=call["id"], name=call["tool"], arguments=call["arguments"])
@@ -100,10 +103,10 @@ class _Talk:
             ]
             self._calls.update({call.id: call for call in calls})
             parts = ([Text(text)] if text else []) + calls
-            self.messages.append(AssistantMessage(parts=tuple(parts), id=id))
+            self._messages.append(AssistantMessage(parts=tuple(parts), id=id))
         else:
             ran = self._ran.get(line["call"])
-            self.messages.append(
+            self._messages.append(
                 ToolMessage(
                     id=id,
                     call_id=line["call"],
@@ -114,11 +117,21 @@ class _Talk:
                 )
             )
 
-    def records(self, id: str) -> list[Record]:
-        """The chats of the conversation."""
+    def _cut(self, id: str) -> None:
+        """Take back a question that is asked again, and all later messages."""
+        place = next((n for n, message in enumerate(self._messages) if message.id == id), None)
+        if place is not None:
+            self._replaced += (r for r in self._records() if len(r.before) >= place)
+            del self._messages[place:]
+
+    def records(self) -> list[Record]:
+        """The chats of the conversation by time; also those whose answers were replaced."""
+        return sorted([*self._replaced, *self._records()], key=lambda record: record.at or 0.0)
+
+    def _records(self) -> list[Record]:
         return [
             msgspec.structs.replace(
                 record, source="audit", at=self._began.get(record.id.rpartition("/")[2])
             )
-            for record in records_of(self.messages, id=id)
+            for record in records_of(self._messages, id=self._id)
         ]

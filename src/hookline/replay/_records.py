@@ -75,8 +75,8 @@ def records_of(
 ) -> list[Record]:
     """Return the chats of a conversation, from its messages.
 
-    A chat begins at a user message with the id of another chat. A message that brought its own id
-    belongs to the chat of the message that follows.
+    A chat begins at a user message with the id of another chat. A question belongs to the chat that
+    answers it: its own id may be one that a client has chosen, or that of an answer since replaced.
     """
     prefix = f"{id}/" if id else ""
     starts = [0] if messages else []
@@ -96,7 +96,9 @@ def records_of(
 
 def _chat_at(messages: Sequence[Message], place: int) -> str:
     """The chat of a message; ids are `chat.number`, except those that a client has chosen."""
-    for message in messages[place:]:
+    has_answer = place + 1 < len(messages) and messages[place + 1].role != "user"
+    start = place + 1 if messages[place].role == "user" and has_answer else place
+    for message in messages[start:]:
         chat, _, number = message.id.rpartition(".")
         if chat and number.isdecimal():
             return chat

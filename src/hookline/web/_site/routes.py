@@ -24,6 +24,7 @@ import msgspec
 from hookline import Agent, AssistantMessage, Conversation
 from hookline.errors import ConversationBusyError, ConversationConflictError
 from hookline.models import model_name
+from hookline.storage import RULES
 from hookline.web._http.messages import Reply, Request, json_reply
 from hookline.web._http.refused import Refused
 from hookline.web._page.files import Page
@@ -121,6 +122,7 @@ class Routes:
         await self._index.check_room(principal)
         if at:
             meta = {**msgspec.to_builtins(source.meta), "forked": id}
+            meta.pop(RULES, None)  # they were made for the other conversation
             copy = Conversation(messages[:at], id=conversation_key(principal, new), meta=meta)
             await copy.save(self._store)
             self._index.title(principal, new, str(meta.get("title", "")))
