@@ -45,7 +45,7 @@ def test_no_reason_is_left_over(cells):
 
 @pytest.mark.parametrize(("name", "section"), [("guards.md", table), ("security.md", promise)])
 def test_the_section_of_the_docs_is_fresh(cells, name, section):
-    """Run scripts/guard-matrix --write."""
+    """Run scripts/dev/guard-matrix --write."""
     page = (DOCS / name).read_text(encoding="utf-8")
     assert page == with_section(page, section(cells))
 
