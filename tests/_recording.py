@@ -116,6 +116,9 @@ class Recording:
             return self._plain  # a chat inside a step belongs to the step
         return _OfChat(self, chat)
 
+    async def messages(self) -> tuple[()]:
+        return ()  # no other process sends anything
+
     def new_id(self) -> str:
         if _step.get() != OUTSIDE:
             return self._plain.new_id()
@@ -166,6 +169,7 @@ class _OfChat:
         self.new_id = all_.new_id
         self.life = all_.life
         self.answers = all_.answers
+        self.messages = all_.messages
 
     def for_chat(self, chat: Any) -> Any:
         return self._all.for_chat(chat)
