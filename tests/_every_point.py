@@ -71,7 +71,7 @@ def agent_for(point: str, **options: Any) -> Any:
     elif point == "preSteer":
         agent.add_hook("onStep", sending("And then?"), priority=-1000, name="sends")
     elif point == "preCompact":
-        agent.add_hook("preRequest", _compact, priority=-1000, name="compacts")
+        agent.add_hook("preRequest", compacting, priority=-1000, name="compacts")
     elif point == "onHook":
         agent.add_hook("onChatStart", lambda ctx: None, name="seen")
     return agent
@@ -87,7 +87,8 @@ def sending(text: str) -> Callable[[Any], None]:
     return hook
 
 
-async def _compact(ctx: Any) -> None:
+async def compacting(ctx: Any) -> None:
+    """A hook at preRequest that asks whether it may shorten, and does not."""
     await ctx.run.compact("compacts", ctx.request.messages, Compaction(1))
 
 
