@@ -67,7 +67,7 @@ from hookline._chat.guards import NOT_RUN_AFTER_STOP, ask_guards, before_call
 from hookline._chat.request import foreign_names, lookup
 from hookline._chat.results import as_data, ask_hooks, bounded, with_text
 from hookline._chat.rules import approval_by_rule, seal
-from hookline._chat.run_tool import RAN, Ran, admit, run_handler
+from hookline._chat.run_tool import RAN, Ran, admit, may_be_interrupted, run_handler
 from hookline._chat.state import Chat
 from hookline._conversations.store import PendingStep, WaitingChild
 from hookline._hooks.call_rules import intercept
@@ -98,6 +98,14 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
     def find(self, call_id: str) -> ToolCall | None:
         """The call with that id, as hooks have left it."""
         return next((run.call for run in self.runs if run.id == call_id), None)
+
+    def interrupt(self) -> None:
+        """Cancel the tools that run and may be interrupted."""
+        for run in self.runs:
+            tool = run.tool
+            if run.state is RUNNING and run.ran and tool is not None and may_be_interrupted(tool):
+                run.interrupted = True
+                self.chat.deadlines.interrupt(tool)
 
     def run_of(self, call_id: str | None) -> CallRun | None:
         """The run of the call with that id."""

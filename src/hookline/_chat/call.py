@@ -111,6 +111,7 @@ class CallRun(msgspec.Struct, eq=False):
     judges: Sequence[object] = ()  # these guards
     refusal: ToolFailure | None = None  # of its guards, when it was about to run
     arguments: dict[str, Any] | None = None  # validated arguments
+    interrupted: bool = False  # a message that was sent cancels its tool
     ran: bool = False  # its tool's function was called, here or by its client
     result: CallResult | None = None
     outcome: CallOutcome = "ok"

@@ -62,6 +62,11 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 RAN: Final[Json[Ran]] = Json(Ran)
 WAITS: Final = ToolFailure("its sub-agent waits for an approval", type="Waiting")
 MAY_HAVE_BEEN_RUN: Final = ToolFailure(MAY_HAVE_RUN, type="Interrupted")
+INTERRUPTED: Final = ToolFailure(
+    "interrupted by the user's next message; the call may have run. Call it again if its result is "
+    "still needed",
+    type="Interrupted",
+)
 # An exception of a tool would keep the chat alive through its frames; see `forget_our_locals`.
 FRAMES_KNOW_WHO_AWAITED: Final = sys.version_info >= (3, 12)
 
@@ -267,11 +272,14 @@ async def _handle(chat: Chat, run: CallRun) -> CallResult:
         if seconds is None:
             value = await work
         else:
-            value = await chat.deadlines.run(work, seconds, tool.name)
+            value = await chat.deadlines.run(work, seconds, tool)
     except StopChat as stop:
         return _stop(run, stop)
     except Expired:
         assert seconds is not None
+        if run.interrupted:
+            run.interrupted = False
+            return INTERRUPTED
         return ToolFailure.of(ToolTimeoutError(tool.name, seconds))
     except asyncio.CancelledError as exc:
         if chat.broken or being_cancelled():
@@ -285,7 +293,12 @@ async def _handle(chat: Chat, run: CallRun) -> CallResult:
 def _time_limit(chat: Chat, tool: AnyTool) -> float | None:
     """The seconds that a call may take; None if there is no limit."""
     seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
-    return None if seconds == inf else seconds
+    return None if seconds == inf and not may_be_interrupted(tool) else seconds
+
+
+def may_be_interrupted(tool: AnyTool) -> bool:
+    """Whether an Interrupt may cancel the tool: it can run again, and does not run in a thread."""
+    return tool.idempotent and tool.is_async
 
 
 def _error(chat: Chat, run: CallRun, exc: Exception) -> ToolFailure:
