@@ -408,10 +408,17 @@ class Chats(RuleBasedStateMachine):
     def some_conversations(self) -> Any:
         return multiple(self.conversation(), self.conversation())
 
-    @initialize(sentences=st.booleans())
-    def some_check(self, sentences: bool) -> None:
-        """A check of each sentence, in half of the machines."""
+    @initialize(sentences=st.booleans(), guides=st.booleans())
+    def some_checks(self, sentences: bool, guides: bool) -> None:
+        """In half of the machines a check of each sentence, and a Guide for each other answer."""
         add: Any = self.agent.add_hook
+
+        def guide(ctx: Any) -> Any:
+            odd = ANSWER.fullmatch(ctx.response.text) and self.answers % 2
+            return self.value("onResponse", "guide", ctx) if odd else None
+
+        if guides:
+            add("onResponse", guide, name="guides")
         for hook in by_sentence(lambda text, run: None) if sentences else ():
             add(hook.point, hook.fn, name="by_sentence")
 
@@ -466,6 +473,9 @@ class Chats(RuleBasedStateMachine):
         plan=plans,
         release=st.sampled_from(["live", "response"]),
     )
+    def stream(self, conversation: Conversation, plan: Plan, release: Any) -> Any:
+        return self.open_stream(conversation, plan, release)
+
     def open_stream(self, conversation: Conversation, plan: Plan, release: Any) -> Any:
         plan.taken = 0
 
@@ -550,22 +560,29 @@ class Chats(RuleBasedStateMachine):
         self.run(main())
 
     @rule(
-        reading=readings,
-        message=st.sampled_from(["next", "idle", "interrupt"]),
+        conversation=conversations,
+        plan=plans,
+        sends=st.lists(st.sampled_from(["next", "idle", "interrupt"]), min_size=1, max_size=3),
+        events=st.integers(1, 12),
     )
-    def send(self, reading: Reading, message: str) -> None:
-        """Say something to a chat that runs, or is over."""
-        stream = reading.stream
-        if stream is None or not began(reading):
-            return
+    def steer(self, conversation: Conversation, plan: Plan, sends: list[str], events: int) -> None:
+        """Read a stream for a while, say something to its chat, and read on."""
+        reading = self.open_stream(conversation, plan, "live")
+        for message in sends:
+            self.read(reading, events)
+            if began(reading):
+                self.sent.append(self.run(self.say(reading.stream, message)))
+        self.read(reading, 40)
+        self.run(self.left(reading, drops=False))
+
+    async def say(self, stream: Any, message: str) -> SentMessage:
         text = f"{SECRET} to {len(self.sent)}"
-
-        async def main() -> SentMessage:
-            if message == "interrupt":
-                return stream.send(Interrupt(text))
-            return stream.send(text, "idle" if message == "idle" else "next")
-
-        self.sent.append(self.run(main()))
+        sent: SentMessage
+        if message == "interrupt":
+            sent = stream.send(Interrupt(text))
+        else:
+            sent = stream.send(text, message)
+        return sent
 
     @rule(reading=consumes(readings), drops=st.booleans())
     def leave(self, reading: Reading, drops: bool) -> None:
