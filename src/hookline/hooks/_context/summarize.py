@@ -88,7 +88,7 @@ def summarize(
     async def check(ctx: PreRequest[Any]) -> ModelRequest | None:
         whole = ctx.request.messages
         summary, start = _standing(ctx.run.meta.get(KEY), whole)
-        short = with_summary(summary and summary.text, whole[start:])
+        short = with_summary(None if summary is None else summary.text, whole[start:])
         cut = _cut(whole, keep) if due(short) else 0
         if cut > start and pays(whole[start:cut]):
             compaction = await ctx.run.compact(NAME, short, Compaction(len(whole) - cut))

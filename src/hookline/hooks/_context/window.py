@@ -79,7 +79,7 @@ def window(
         if compaction is None:
             return None
         if compaction.keep != len(tail):
-            tail = _last(whole, compaction.keep, None, count) or whole
+            tail = _last(whole, compaction.keep, None, count) or tuple(whole)
         return ctx.request.replace(messages=with_summary(compaction.text, tail))
 
     return (define_hook("preRequest", check, name=NAME, inherit=inherit, required=required),)
