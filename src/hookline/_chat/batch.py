@@ -59,6 +59,7 @@ from hookline._chat.call import (
     WRITING,
     CallRun,
     CallVerdict,
+    may_be_interrupted,
 )
 from hookline._chat.channel import HIGH_WATER
 from hookline._chat.child_answers import await_answers
@@ -67,7 +68,7 @@ from hookline._chat.guards import NOT_RUN_AFTER_STOP, ask_guards, before_call
 from hookline._chat.request import foreign_names, lookup
 from hookline._chat.results import as_data, ask_hooks, bounded, with_text
 from hookline._chat.rules import approval_by_rule, seal
-from hookline._chat.run_tool import RAN, Ran, admit, may_be_interrupted, run_handler
+from hookline._chat.run_tool import RAN, Ran, admit, run_handler
 from hookline._chat.state import Chat
 from hookline._conversations.store import PendingStep, WaitingChild
 from hookline._hooks.call_rules import intercept

@@ -203,3 +203,13 @@ class CallRun(msgspec.Struct, eq=False):
 
 _RAN: Final = ToolFailure("the call ran; its result is withheld", type="Withheld")
 _NOT_RUN: Final = ToolFailure("the call did not run; its result is withheld", type="Withheld")
+INTERRUPTED: Final = ToolFailure(
+    "interrupted by the user's next message; the call may have run. Call it again if its result is "
+    "still needed",
+    type="Interrupted",
+)
+
+
+def may_be_interrupted(tool: AnyTool) -> bool:
+    """Whether an Interrupt may cancel the tool: it can run again, and does not run in a thread."""
+    return tool.idempotent and tool.is_async

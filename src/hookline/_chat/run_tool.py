@@ -32,7 +32,7 @@ from hookline._base.json import BadArguments, clean_text, parse_arguments
 from hookline._base.log import log_throw
 from hookline._base.messages import CallOutcome, ToolCall
 from hookline._base.returns import CallResult, Stop, ToolFailure, ToolResult
-from hookline._chat.call import CallRun
+from hookline._chat.call import INTERRUPTED, CallRun, may_be_interrupted
 from hookline._chat.child_history import ChildWaits, use_answers
 from hookline._chat.guards import NOT_RUN_AFTER_STOP, is_due, last_look
 from hookline._chat.request import FROM_HOOK
@@ -62,11 +62,6 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 RAN: Final[Json[Ran]] = Json(Ran)
 WAITS: Final = ToolFailure("its sub-agent waits for an approval", type="Waiting")
 MAY_HAVE_BEEN_RUN: Final = ToolFailure(MAY_HAVE_RUN, type="Interrupted")
-INTERRUPTED: Final = ToolFailure(
-    "interrupted by the user's next message; the call may have run. Call it again if its result is "
-    "still needed",
-    type="Interrupted",
-)
 # An exception of a tool would keep the chat alive through its frames; see `forget_our_locals`.
 FRAMES_KNOW_WHO_AWAITED: Final = sys.version_info >= (3, 12)
 
@@ -294,11 +289,6 @@ def _time_limit(chat: Chat, tool: AnyTool) -> float | None:
     """The seconds that a call may take; None if there is no limit."""
     seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
     return None if seconds == inf and not may_be_interrupted(tool) else seconds
-
-
-def may_be_interrupted(tool: AnyTool) -> bool:
-    """Whether an Interrupt may cancel the tool: it can run again, and does not run in a thread."""
-    return tool.idempotent and tool.is_async
 
 
 def _error(chat: Chat, run: CallRun, exc: Exception) -> ToolFailure:

@@ -172,7 +172,7 @@ class ChatStream(Generic[OutT]):
         `when="next"`: the message is added to the history before the next request to the model.
         `when="idle"`: it is added when the chat would end, and the chat goes on. The hooks at
         `preSteer` may change, hold or refuse it. `Interrupt(message)` first cancels the running
-        tools that are `idempotent`; the model is told that their calls may have run. If the chat
+        tools that are `idempotent`; the model sees that their calls may have run. If the chat
         ends before the message is added, it is returned: `await sent.delivered()` is False, and
         the message is in no history. Raises StreamStateError before the chat has begun, and
         UsageError for an empty message.
