@@ -271,11 +271,10 @@ async def _handle(chat: Chat, run: CallRun) -> CallResult:
     except StopChat as stop:
         return _stop(run, stop)
     except Expired:
-        assert seconds is not None
         if run.interrupted:
             run.interrupted = False
             return INTERRUPTED
-        return ToolFailure.of(ToolTimeoutError(tool.name, seconds))
+        return ToolFailure.of(ToolTimeoutError(tool.name, cast("float", seconds)))
     except asyncio.CancelledError as exc:
         if chat.broken or being_cancelled():
             raise
