@@ -22,6 +22,7 @@ from hookline import (
 )
 from hookline._chat.state import RUNNING
 from hookline._chat.steering import send
+from hookline.points import Compaction
 from hookline.testing import ScriptedModel, call
 
 
@@ -69,6 +70,8 @@ def agent_for(point: str, **options: Any) -> Any:
         agent.add_hook("preToolCall", lambda ctx: Ask("sure?"), tools=["add"], name="asks")
     elif point == "preSteer":
         agent.add_hook("onStep", sending("And then?"), priority=-1000, name="sends")
+    elif point == "preCompact":
+        agent.add_hook("preRequest", compacting, priority=-1000, name="compacts")
     elif point == "onHook":
         agent.add_hook("onChatStart", lambda ctx: None, name="seen")
     return agent
@@ -82,6 +85,11 @@ def sending(text: str) -> Callable[[Any], None]:
             send(RUNNING[ctx.run.chat_id], text, "next")
 
     return hook
+
+
+async def compacting(ctx: Any) -> None:
+    """A hook at preRequest that asks whether it may shorten, and does not."""
+    await ctx.run.compact("compacts", ctx.request.messages, Compaction(1))
 
 
 def _abort(ctx: Any) -> None:

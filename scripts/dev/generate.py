@@ -87,7 +87,7 @@ Generated from the table in `_hooks/points.py` by scripts/dev/generate.py. Do no
 from hookline._base.lists import as_tuple
 from hookline._base.numbers import check_number
 from hookline._base.patterns import matches
-from hookline._base.returns import Guide, Hold
+from hookline._base.returns import Compaction, Guide, Hold
 from hookline._hooks.points import {contexts}
 
 __all__ = {names}
@@ -98,7 +98,8 @@ def face() -> str:
     contexts = sorted(
         ["TABLE", "Context", "PointSpec", *(s.context.__name__ for s in TABLE.values())]
     )
-    names = sorted([*contexts, "Guide", "Hold", "as_tuple", "check_number", "matches"])
+    others = ["Compaction", "Guide", "Hold", "as_tuple", "check_number", "matches"]
+    names = sorted([*contexts, *others])
     return FACE.format(contexts=", ".join(contexts), names=names)
 
 

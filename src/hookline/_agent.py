@@ -35,7 +35,7 @@ from hookline._chat.config import (
     check_retries,
     for_chat,
 )
-from hookline._chat.inbox import SentMessage
+from hookline._chat.inbox import Interrupt, SentMessage
 from hookline._chat.leading_tools import LeadingTool, Speaker, SubAgentTool
 from hookline._chat.speaker import (
     HANDOFFS,
@@ -439,7 +439,7 @@ class Agent(Chats[DepsT, OutT]):
     # ── chats ───────────────────────────────────────────────────────────────────────────────
 
     def send(
-        self, conversation: Conversation | str, message: Input, when: When = "next"
+        self, conversation: Conversation | str, message: Input | Interrupt, when: When = "next"
     ) -> SentMessage:
         """Send a message into the chat that runs on this conversation, in this process.
 

@@ -26,7 +26,7 @@ from hookline._base.events import (
 )
 from hookline._base.returns import ErrorInfo
 from hookline._base.visible import strict
-from hookline._chat.inbox import SentMessage
+from hookline._chat.inbox import Interrupt, SentMessage
 
 __all__ = [
     "ApprovalRequested",
@@ -38,6 +38,7 @@ __all__ = [
     "ErrorInfo",
     "Event",
     "FileAdded",
+    "Interrupt",
     "MessageAdded",
     "MessageQueued",
     "PartEnd",

@@ -9,7 +9,7 @@ Generated from the table in `_hooks/points.py` by scripts/dev/generate.py. Do no
 from hookline._base.lists import as_tuple
 from hookline._base.numbers import check_number
 from hookline._base.patterns import matches
-from hookline._base.returns import Guide, Hold
+from hookline._base.returns import Compaction, Guide, Hold
 from hookline._hooks.points import (
     TABLE,
     AroundChat,
@@ -35,6 +35,7 @@ from hookline._hooks.points import (
     OnToolCallResult,
     PointSpec,
     PreChat,
+    PreCompact,
     PreMessage,
     PreMessageUpdate,
     PreRequest,
@@ -48,6 +49,7 @@ __all__ = [
     "AroundChat",
     "AroundRequest",
     "AroundToolCall",
+    "Compaction",
     "Context",
     "Guide",
     "Hold",
@@ -70,6 +72,7 @@ __all__ = [
     "OnToolCallResult",
     "PointSpec",
     "PreChat",
+    "PreCompact",
     "PreMessage",
     "PreMessageUpdate",
     "PreRequest",

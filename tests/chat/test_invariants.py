@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import re
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Coroutine
@@ -30,6 +31,7 @@ from hypothesis.stateful import (
     multiple,
     rule,
 )
+from tests._event_grammar import check_events
 
 from hookline import (
     Agent,
@@ -65,18 +67,23 @@ from hookline.events import (
     ChatEvent,
     ChatFailed,
     ChatStarted,
+    Interrupt,
     MessageAdded,
+    SentMessage,
     StepFinished,
     StepStarted,
     ToolCallFinished,
     ToolCallStarted,
 )
+from hookline.hooks import by_sentence
 from hookline.models import Finish, TextChunk, ToolCallChunk
+from hookline.points import Guide, Hold
 from hookline.testing import validate_request
 
 T = TypeVar("T")
 BOUND = 64
 SECRET = "S3CRET"  # stands in every text, argument, result and exception
+ANSWER = re.compile(rf"{SECRET} \d+\. ({SECRET} )*")  # a whole answer of the model
 TERMINAL = (ChatDone, ChatAborted, ChatFailed)
 OUTCOMES = {"onChatDone": "done", "onChatAbort": "aborted", "onChatError": "error"}
 OURS = (ChatAbortedError, ConversationBusyError, MaxStepsError)
@@ -126,8 +133,8 @@ plans = st.builds(
     approver=st.sampled_from(["approve", "deny", "raise", "abort", "slow"]),
 )
 POINTS = [
-    "aroundChat", "onChatStart", "preChat", "preRequest", "aroundRequest", "onDelta", "onResponse",
-    "preMessage", "onMessage", "preToolCall", "aroundToolCall", "onToolCallResult",
+    "aroundChat", "onChatStart", "preChat", "preSteer", "preRequest", "aroundRequest", "onDelta",
+    "onResponse", "preMessage", "onMessage", "preToolCall", "aroundToolCall", "onToolCallResult",
     "onToolCallError", "onStep", "preStop", "onChatDone", "onChatAbort", "onChatError", "onChatEnd",
     "onStatus", "onApproval", "onHook",
 ]  # fmt: skip
@@ -138,7 +145,8 @@ HERE = {
     "preRequest": ["answer", "stop"],
     "preToolCall": ["deny", "ask", "answer", "stop", "raise, denied"],
     "onDelta": ["drop"],
-    "onResponse": ["change"],
+    "onResponse": ["change", "guide"],
+    "preSteer": ["hold", "refuse"],
     "onToolCallResult": ["convert"],
     "onToolCallError": ["convert", "stop"],
     "onStep": ["stop"],
@@ -196,8 +204,8 @@ class Fickle:
         plan = plan_of_chat.get()
         turn = plan.turns[plan.taken] if plan.taken < len(plan.turns) else ModelTurn(1, (), "ok")
         plan.taken += 1
-        for _ in range(turn.pieces):
-            yield TextChunk(f"{SECRET} ")
+        for place in range(turn.pieces):
+            yield TextChunk(f"{SECRET} " if place else self.machine.new_answer())
             await asyncio.sleep(0)
         for index, (name, mode) in enumerate(turn.calls):
             self.number += 1
@@ -244,6 +252,9 @@ class Chats(RuleBasedStateMachine):
         self.refused: set[str] = set()  # ids of calls that must not run
         self.cut: set[str] = set()  # ids of calls in an answer that never was complete
         self.running = 0
+        self.answers = 0
+        self.rejected: set[str] = set()  # answers that a Guide has withdrawn
+        self.sent: list[SentMessage] = []
         self.trace: dict[str, list[str]] = defaultdict(list)
         self.messages: dict[str, list[str]] = defaultdict(list)
         self.histories: dict[int, tuple[Any, ...]] = {}
@@ -296,7 +307,7 @@ class Chats(RuleBasedStateMachine):
             finally:
                 self.running -= 1
 
-        @tool
+        @tool(idempotent=True)
         async def work(mode: str, note: str, run: Run[Any]) -> str:
             return await act(mode, run)
 
@@ -354,6 +365,11 @@ class Chats(RuleBasedStateMachine):
         self.requests[ctx.run.chat_id, ctx.iteration] += 1
         return await proceed()
 
+    def new_answer(self) -> str:
+        """The start of an answer that no other answer has."""
+        self.answers += 1
+        return f"{SECRET} {self.answers}. "
+
     def asked(self, request: Any) -> None:
         try:
             validate_request(request)
@@ -391,6 +407,20 @@ class Chats(RuleBasedStateMachine):
     @initialize(target=conversations)
     def some_conversations(self) -> Any:
         return multiple(self.conversation(), self.conversation())
+
+    @initialize(sentences=st.booleans(), guides=st.booleans())
+    def some_checks(self, sentences: bool, guides: bool) -> None:
+        """In half of the machines a check of each sentence, and a Guide for each other answer."""
+        add: Any = self.agent.add_hook
+
+        def guide(ctx: Any) -> Any:
+            odd = ANSWER.fullmatch(ctx.response.text) and self.answers % 2
+            return self.value("onResponse", "guide", ctx) if odd else None
+
+        if guides:
+            add("onResponse", guide, name="guides")
+        for hook in by_sentence(lambda text, run: None) if sentences else ():
+            add(hook.point, hook.fn, name="by_sentence")
 
     @initialize(target=hooks, wanted=st.lists(behaviours, max_size=3))
     def some_hooks(self, wanted: list[tuple[str, str]]) -> Any:
@@ -443,6 +473,9 @@ class Chats(RuleBasedStateMachine):
         plan=plans,
         release=st.sampled_from(["live", "response"]),
     )
+    def stream(self, conversation: Conversation, plan: Plan, release: Any) -> Any:
+        return self.open_stream(conversation, plan, release)
+
     def open_stream(self, conversation: Conversation, plan: Plan, release: Any) -> Any:
         plan.taken = 0
 
@@ -526,6 +559,31 @@ class Chats(RuleBasedStateMachine):
 
         self.run(main())
 
+    @rule(
+        conversation=conversations,
+        plan=plans,
+        sends=st.lists(st.sampled_from(["next", "idle", "interrupt"]), min_size=1, max_size=3),
+        events=st.integers(1, 12),
+    )
+    def steer(self, conversation: Conversation, plan: Plan, sends: list[str], events: int) -> None:
+        """Read a stream for a while, say something to its chat, and read on."""
+        reading = self.open_stream(conversation, plan, "live")
+        for message in sends:
+            self.read(reading, events)
+            if began(reading):
+                self.sent.append(self.run(self.say(reading.stream, message)))
+        self.read(reading, 40)
+        self.run(self.left(reading, drops=False))
+
+    async def say(self, stream: Any, message: str) -> SentMessage:
+        text = f"{SECRET} to {len(self.sent)}"
+        sent: SentMessage
+        if message == "interrupt":
+            sent = stream.send(Interrupt(text))
+        else:
+            sent = stream.send(text, message)
+        return sent
+
     @rule(reading=consumes(readings), drops=st.booleans())
     def leave(self, reading: Reading, drops: bool) -> None:
         """Close it, or let go of it."""
@@ -608,7 +666,12 @@ class Chats(RuleBasedStateMachine):
             "stop": Stop(SECRET, text=SECRET),
             "drop": (),
             "continue": Continue(SECRET),
+            "guide": Guide(SECRET),
+            "hold": Hold(),
+            "refuse": Deny(SECRET),
         }
+        if how == "guide" and ANSWER.fullmatch(ctx.response.text):
+            self.rejected.add(ctx.response.text)
         if how == "change":
             return ctx.response.replace(text=f"{SECRET} changed")
         return values[how]
@@ -635,6 +698,8 @@ class Chats(RuleBasedStateMachine):
         self.requests_are_valid()
         self.outcomes_are_single()
         self.history_is_whole()
+        self.sends_are_decided_once()
+        self.rejected_answers_are_withdrawn()
         self.nothing_runs_twice_or_unasked()
         self.the_buffer_is_bounded()
         self.events_are_in_order()
@@ -667,6 +732,25 @@ class Chats(RuleBasedStateMachine):
         for ids in self.messages.values():
             assert len(ids) == len(set(ids))  # I7: each message is told once
 
+    def sends_are_decided_once(self) -> None:
+        """A sent message is in one history exactly once, or in none and is returned."""
+        ids = Counter(message.id for talk in self.kept for message in talk.messages)
+        for sent in self.sent:
+            assert ids[sent.message.id] <= 1
+            if sent.status != "queued":
+                assert sent.status in ("delivered", "returned")
+                assert ids[sent.message.id] == (sent.status == "delivered")
+
+    def rejected_answers_are_withdrawn(self) -> None:
+        """An answer that a Guide has withdrawn is in no history and is not the response."""
+        for talk in self.kept:
+            for message in talk.messages:
+                assert message.text not in self.rejected
+        for reading in self.open:
+            for event in reading.events:
+                if isinstance(event, ChatDone):
+                    assert event.response.text not in self.rejected
+
     def nothing_runs_twice_or_unasked(self) -> None:
         """I9 and I10; arguments that were cut never run either."""
         assert max(self.ran.values(), default=0) <= 1
@@ -693,6 +777,7 @@ class Chats(RuleBasedStateMachine):
             assert [event.seq for event in events] == list(range(1, len(events) + 1))
             if not events:
                 continue
+            check_events(events, complete=False)
             assert isinstance(events[0], ChatStarted)
             finals = [event for event in events if isinstance(event, TERMINAL)]
             assert len(finals) <= 1
@@ -731,6 +816,7 @@ class Chats(RuleBasedStateMachine):
             assert all(lines[-1].startswith("end ") for lines in self.trace.values()), self.trace
             assert (self.model.open, self.running) == (0, 0)
             assert not any(conversation.busy for conversation in self.kept)
+            assert all(sent.status != "queued" for sent in self.sent)
             for conversation in self.kept:
                 calls = [
                     call.id

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests._event_grammar import check_events
-from tests._every_point import sending
+from tests._every_point import compacting, sending
 
 from hookline import (
     Agent,
@@ -424,6 +424,7 @@ async def contexts_of_a_chat() -> tuple[Agent[Any], list[Any]]:
     agent = Agent(model, tools=[look, fails])
     traced(agent, out, seen)
     agent.add_hook("onStep", sending("And then?"))
+    agent.add_hook("preRequest", compacting)
     await agent.chat("hi")
     return agent, seen
 

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import pytest
 from tests._event_grammar import check_events
+from tests._every_point import compacting
 
 from hookline import (
     Agent,
@@ -179,6 +180,7 @@ class Full:
         self.trace = outcomes(self.agent)
         self.fired: set[str] = set()
         self.agent.add_hook("preToolCall", lambda ctx: Ask("may I?"), tools=["report"])
+        self.agent.add_hook("preRequest", compacting)
 
     def hook(self, point: str, act: Callable[[Any], Any], before: bool = True) -> None:
         """Let `act` happen at a point; at a wrapper before or after it has proceeded."""
@@ -302,7 +304,7 @@ async def test_one_outcome_when_a_hook_cancels_its_own_task(point: str) -> None:
     error = await full.run()
     await turns()
     if error is None:  # nothing was awaited any more: the answer is whole
-        assert point in {"onStep", "preSteer", "preStop", "onChatDone"}
+        assert point in {"onStep", "preCompact", "preSteer", "preStop", "onChatDone"}
         assert full.trace == ["start", "done", "end done"]
     else:
         assert isinstance(error, StreamInterruptedError)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests._every_point import sending
+from tests._every_point import compacting, sending
 
 from hookline import (
     Agent,
@@ -418,6 +418,8 @@ async def test_a_hook_at_any_point_may_abort(point: str) -> None:
     dispose = add(point, abort)
     if point == "preSteer":
         add("onStep", sending("And then?"))
+    if point == "preCompact":
+        add("preRequest", compacting)
     ended: list[str] = []
 
     def end(ctx: Any) -> None:

@@ -57,7 +57,7 @@ from hookline.events import (
     ToolCallFinished,
 )
 from hookline.models import PartEndChunk, ReasoningChunk, TextChunk
-from hookline.points import Guide
+from hookline.points import Compaction, Guide
 from hookline.runtimes import KEYS, key_name
 
 # ── what the scenes are made of ─────────────────────────────────────────────────────────────
@@ -135,6 +135,7 @@ OBSERVED = (
 CHAINS = (
     "preChat",
     "preSteer",
+    "preCompact",
     "preRequest",
     "onResponse",
     "preMessage",
@@ -239,7 +240,8 @@ def every_point(runtime, note):
             settings=Settings(temperature=0.5),
         )
 
-    def edits(ctx):
+    async def edits(ctx):
+        await ctx.run.compact("edits", ctx.request.messages, Compaction(1))
         ctx.run.state["requests"] = ctx.run.state.get("requests", 0) + 1
         if ctx.iteration != 1:
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import Any
 
 import pytest
@@ -16,11 +17,20 @@ from hookline import (
     Limits,
     Stop,
     Text,
+    ToolMessage,
     UserMessage,
     check_history,
+    tool,
 )
 from hookline.errors import MaxStepsError, StreamStateError, UsageError
-from hookline.events import ChatDone, MessageAdded, MessageQueued, StepStarted
+from hookline.events import (
+    ChatDone,
+    Interrupt,
+    MessageAdded,
+    MessageQueued,
+    StepStarted,
+    ToolCallStarted,
+)
 from hookline.points import Hold
 from hookline.testing import ScriptedModel, call
 
@@ -386,3 +396,86 @@ async def test_a_sender_waits_in_another_task() -> None:
         reader = asyncio.create_task(reads())
         assert await stream.send("more").delivered()
         await reader
+
+
+# ── Interrupt ───────────────────────────────────────────────────────────────────────────────
+
+
+def slow_tools() -> tuple[Any, Any, Any]:
+    """A tool that may be interrupted, one that may not, and the event that ends the second."""
+    end = asyncio.Event()
+
+    @tool(idempotent=True)
+    async def search() -> str:
+        """Search."""
+        await asyncio.Event().wait()
+        return "never"
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        await end.wait()
+        return "paid"
+
+    return search, pay, end
+
+
+async def both_run(stream: Any, *names: str) -> None:
+    """Read until these tools have begun, and let them run to their wait."""
+    begun: set[str] = set()
+    async for event in stream:
+        if isinstance(event, ToolCallStarted):
+            begun.add(event.call.name)
+        if begun == {*names}:
+            break
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("seconds", [None, inf], ids=["limit", "no limit"])
+async def test_an_interrupt_cancels_the_tools_that_allow_it_and_no_other(
+    seconds: float | None,
+) -> None:
+    search, pay, end = slow_tools()
+    talk = Conversation()
+    model = ScriptedModel([call("search"), call("pay")], "Done.")
+    limits = Limits() if seconds is None else Limits(tool_timeout=seconds)
+    agent: Agent[Any] = Agent(model, tools=[search, pay], limits=limits)
+    async with agent.chat_stream("go", conversation=talk) as stream:
+        await both_run(stream, "search", "pay")
+        sent = stream.send(Interrupt("stop searching"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        end.set()
+        async for _ in stream:
+            pass
+    assert sent.status == "delivered"
+    search_result, pay_result = [m for m in talk.messages if isinstance(m, ToolMessage)]
+    assert (search_result.outcome, pay_result.text) == ("error", "paid")
+    assert "may have run" in search_result.text
+    assert [m.text for m in talk.messages[4:]] == ["stop searching", "Done."]
+    check_history(talk.messages)
+
+
+async def test_an_interrupt_of_one_call_leaves_the_chat_and_its_task_alone() -> None:
+    search, _, _ = slow_tools()
+    talk = Conversation()
+    agent: Agent[Any] = Agent(ScriptedModel([call("search")], "Done."), tools=[search])
+    task = asyncio.ensure_future(agent.chat("go", conversation=talk))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    sent = agent.send(talk, Interrupt("stop"))
+    response = await task
+    assert (response.text, sent.status, task.cancelling()) == ("Done.", "delivered", 0)
+
+
+async def test_an_interrupt_without_a_running_tool_is_a_message() -> None:
+    talk = Conversation()
+    agent: Agent[Any] = Agent(ScriptedModel("One."))
+    async with agent.chat_stream("go", conversation=talk) as stream:
+        stream.send(Interrupt("quickly"))
+        with pytest.raises(UsageError, match="contradicts an Interrupt"):
+            stream.send(Interrupt("later"), when="idle")
+        async for _ in stream:
+            pass
+    assert texts(talk) == ["user: go", "user: quickly", "assistant: One."]

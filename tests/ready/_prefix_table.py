@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,12 +27,13 @@ from hookline.hooks import (
     redact,
     retry,
     review,
-    rough_tokens,
     summarize,
     truncate,
     watch_prefix,
     window,
 )
+from hookline.hooks._context.summarize import PROMPT
+from hookline.models import PrefixMeter
 from hookline.testing import Answer, ScriptedModel, Turn, call
 from hookline.workspace import Workspace
 
@@ -60,8 +63,8 @@ class Row(NamedTuple):
     """The part of all requests that equals the start of the request before."""
     cost: float
     """The estimated tokens of all requests, with the cached ones at their price."""
-    own: int
-    """The estimated tokens of the requests for summaries."""
+    own: float
+    """The same of the requests for summaries."""
 
 
 def workspace(folder: Path) -> Workspace:
@@ -74,21 +77,12 @@ def nothing(text: str, run: Run) -> None:
     return None
 
 
-summaries: list[int] = []
-"""The tokens of each request for a summary."""
-
-
-def summary(request: ModelRequest) -> str:
-    summaries.append(sum(map(rough_tokens, request.messages)))
-    return "s" * 800
-
-
 HOOKS = {
     "nothing": lambda folder: (),
     "window": lambda folder: window(40),
     "window, keep": lambda folder: window(40, keep=10),
     "window, tokens": lambda folder: window(tokens=20_000),
-    "summarize": lambda folder: summarize(20_000, by=ScriptedModel(summary, repeat=True)),
+    "summarize": lambda folder: summarize(20_000),
     "truncate": lambda folder: truncate(2000),
     "offload": lambda folder: workspace(folder).offload(2000),
     "budget": lambda folder: budget(steps=99, tokens=10**9),
@@ -112,25 +106,53 @@ SHORTENING = ("window", "window, keep", "window, tokens", "summarize", "truncate
 """The hooks that make requests shorter, and therefore cheaper."""
 
 
+def looking() -> ScriptedModel:
+    """A model that looks 40 times, and writes a summary when it is asked for one."""
+    numbers = count()
+
+    def answer(request: ModelRequest) -> Answer:
+        if is_summary(request):
+            return "s" * 800
+        n = next(numbers)
+        return Turn(text="I look.", tool_calls=[call("look", n=n)]) if n < STEPS else "ok"
+
+    return ScriptedModel(answer, repeat=True)
+
+
+def is_summary(request: ModelRequest) -> bool:
+    return request.messages[-1].text == PROMPT
+
+
+def own_cost(requests: Sequence[ModelRequest]) -> float:
+    """The cost of the requests for summaries, each after the chat's request before it."""
+    meter, cost = PrefixMeter(), 0.0
+    for request in requests:
+        prefix = (meter.copy() if is_summary(request) else meter).measure(request)
+        if prefix is not None and is_summary(request):
+            cost += prefix.tokens - prefix.common * (1 - CACHE_PRICE)
+    return cost
+
+
 async def measure(hooks: tuple[HookDef, ...]) -> Row:
     """Run the loop with these hooks."""
     figures: list[RequestPrefix] = []
-    turns: list[Answer] = [
-        Turn(text="I look.", tool_calls=[call("look", n=n)]) for n in range(STEPS)
-    ]
+    model = looking()
     agent = Agent(
-        ScriptedModel(*turns, "ok"),
+        model,
         tools=[look, unused_tool],
         system=SYSTEM,
         hooks=[*hooks, *watch_prefix(figures.append)],
         limits=Limits(steps=STEPS + 5),
     )
     await agent.chat("Look around.")
-    own, summaries[:] = sum(summaries), []
     common = sum(figure.prefix.common for figure in figures)
     tokens = sum(figure.prefix.tokens for figure in figures)
     assert len(figures) == STEPS
-    return Row(share=common / tokens, cost=tokens - common * (1 - CACHE_PRICE), own=own)
+    return Row(
+        share=common / tokens,
+        cost=tokens - common * (1 - CACHE_PRICE),
+        own=own_cost(model.requests),
+    )
 
 
 async def measure_all() -> dict[str, Row]:

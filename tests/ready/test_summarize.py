@@ -62,7 +62,7 @@ async def test_it_changes_only_when_the_threshold_is_passed_again():
     assert writer.calls == 1
     await say(agent, conversation, "4")
     assert sent(model) == [f"{HEAD}Two.\n\n4"]
-    assert sent(writer)[0].startswith("summary of what was before: One.")
+    assert sent(writer)[0].startswith(f"user: {HEAD}One.")
 
 
 async def test_another_process_has_the_summary_and_a_fork_has_not():

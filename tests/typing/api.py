@@ -80,6 +80,7 @@ from hookline.points import (
     AroundChat,
     AroundRequest,
     AroundToolCall,
+    Compaction,
     Hold,
     OnApproval,
     OnChatAbort,
@@ -99,6 +100,7 @@ from hookline.points import (
     OnToolCallError,
     OnToolCallResult,
     PreChat,
+    PreCompact,
     PreMessage,
     PreMessageUpdate,
     PreRequest,
@@ -608,6 +610,39 @@ def pre_steer_by_name(ctx: PreSteer[Deps]) -> UserMessage | Hold | Deny | None:
 
 @agent.hook(PreSteer, priority=1, on_error="log")
 async def pre_steer_by_class(ctx: PreSteer[Deps]) -> UserMessage | Hold | Deny | None:
+    return Deny("no")
+
+
+# preCompact
+
+
+def pre_compact(ctx: PreCompact[Deps]) -> Compaction | Deny | None:
+    return ctx.compaction.replace(text=ctx.hook)
+
+
+async def pre_compact_later(ctx: PreCompact[Deps]) -> Compaction | Deny | None:
+    return Deny("no")
+
+
+def pre_compact_narrow(ctx: PreCompact[Deps]) -> None: ...
+
+
+agent.add_hook("preCompact", pre_compact)
+agent.add_hook("preCompact", pre_compact_later, timeout=1)
+agent.add_hook("preCompact", pre_compact_narrow)
+agent.add_hook("preCompact", lambda ctx: pre_compact(ctx))
+agent.add_hook("preCompact", lambda ctx: Deny("no"))
+agent.add_hook(PreCompact, pre_compact)
+agent.add_hook(PreCompact, pre_compact_later)
+
+
+@agent.hook("preCompact")
+def pre_compact_by_name(ctx: PreCompact[Deps]) -> Compaction | Deny | None:
+    return Deny("no")
+
+
+@agent.hook(PreCompact, priority=1, on_error="log")
+async def pre_compact_by_class(ctx: PreCompact[Deps]) -> Compaction | Deny | None:
     return Deny("no")
 
 
@@ -1532,6 +1567,51 @@ def pre_steer_wrong_decorated(ctx: PreSteer[Deps]) -> int:
 
 @agent.hook(PreSteer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue, reportUntypedFunctionDecorator]
 async def pre_steer_wrong_decorated_later(ctx: PreSteer[Deps]) -> int:
+    return 1
+
+
+# preCompact
+
+agent.add_hook("preCompact", on_message)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+agent.add_hook(PreCompact, on_message)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+agent.add_hook("preCompact", lambda ctx: ctx.no_such_field)  # type: ignore[call-overload]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownLambdaType, reportUnknownMemberType]
+agent.add_hook("preCompact", pre_compact, on_error="deny")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+agent.add_hook("preCompact", pre_compact, tools=["add"])  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+def pre_compact_deps(ctx: PreCompact[OtherDeps]) -> None: ...
+
+
+agent.add_hook("preCompact", pre_compact_deps)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+agent.add_hook(PreCompact, pre_compact_deps)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+def pre_compact_wrong(ctx: PreCompact[Deps]) -> int:
+    return 1
+
+
+async def pre_compact_wrong_later(ctx: PreCompact[Deps]) -> int:
+    return 1
+
+
+agent.add_hook("preCompact", pre_compact_wrong)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+agent.add_hook("preCompact", pre_compact_wrong_later)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+agent.add_hook("preCompact", lambda ctx: 1)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+agent.add_hook(PreCompact, pre_compact_wrong)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+agent.add_hook(PreCompact, pre_compact_wrong_later)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+@agent.hook("preCompact")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue, reportUntypedFunctionDecorator]
+def pre_compact_context_decorated(ctx: OnMessage[Deps]) -> None: ...
+
+
+@agent.hook("preCompact")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue, reportUntypedFunctionDecorator]
+def pre_compact_wrong_decorated(ctx: PreCompact[Deps]) -> int:
+    return 1
+
+
+@agent.hook(PreCompact)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue, reportUntypedFunctionDecorator]
+async def pre_compact_wrong_decorated_later(ctx: PreCompact[Deps]) -> int:
     return 1
 
 

@@ -110,7 +110,7 @@ class Limit(msgspec.Struct, eq=False):
 
     task: asyncio.Task[object]
     when: float  # in the time that the chat could use
-    name: str  # of the tool or hook
+    owner: object  # the tool, or the name of a hook
     seconds: float
     has_fired: bool = False
     late: asyncio.TimerHandle | None = None  # reports work that ignores its cancellation
@@ -161,11 +161,14 @@ class Deadlines:
                 self.clock = loop.time
         return loop
 
-    async def run(self, work: Awaitable[T], seconds: float, name: str) -> T:
-        """Await `work`; raises Expired if it was cancelled because the time ran out."""
+    async def run(self, work: Awaitable[T], seconds: float, owner: object) -> T:
+        """Await `work`; raises Expired if it was cancelled because the time ran out.
+
+        `owner` has a name, or is a name.
+        """
         task = asyncio.current_task(self._loop or self.enter())
         assert task is not None  # hooks and tools run in tasks
-        limit = Limit(task, self._now() + seconds, name, seconds)
+        limit = Limit(task, self._now() + seconds, owner, seconds)
         earlier = task.cancelling()  # by other code, before this work
         self._limits[limit] = None
         if limit.when + self._paused_total < self._due:
@@ -200,7 +203,7 @@ class Deadlines:
             self._timer = None
         waiting = [limit.when for limit in self._limits if not limit.has_fired]
         self._due = min(waiting, default=inf) + self._paused_total
-        if waiting and self._loop is not None:
+        if self._due < inf and self._loop is not None:
             self._timer = self._loop.call_at(self._due, self._fire)
 
     def _fire(self) -> None:
@@ -216,10 +219,17 @@ class Deadlines:
                 limit.late = self._loop.call_later(self.grace, self._report, limit)
         self._set_timer()
 
+    def interrupt(self, owner: object) -> None:
+        """End the work of this owner now, as if its time had run out."""
+        for limit in self._limits:
+            if limit.owner is owner and not limit.has_fired:
+                limit.has_fired = True
+                limit.task.cancel()
+
     def _report(self, limit: Limit) -> None:
         logger.warning(
             "%r is still running %g s after its time limit of %g s; waiting for it",
-            *(limit.name, self.grace, limit.seconds),
+            *(getattr(limit.owner, "name", limit.owner), self.grace, limit.seconds),
         )
 
     def pause(self) -> None:

@@ -75,6 +75,19 @@ class Hold(Data, frozen=True, tag_field="kind", tag="hold"):
     """Keep a sent message in the queue; the hooks are asked again before the next request."""
 
 
+class Compaction(Data, frozen=True, tag_field="kind", tag="compaction"):
+    """Leave old messages out of requests; the stored history stays complete."""
+
+    keep: int
+    """The number of the last messages that stay, in whole groups: a call stays with its results."""
+    text: str | None = None
+    """The text that replaces the other messages; None: the hook that shortens chooses it."""
+
+    if TYPE_CHECKING:  # by scripts/generate.py
+
+        def replace(self, *, keep: int = ..., text: str | None = ...) -> Self: ...
+
+
 class Ask(Data, frozen=True, tag_field="kind", tag="ask"):
     """Require an approval for this call; `expires` is in seconds from now."""
 

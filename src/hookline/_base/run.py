@@ -6,12 +6,14 @@ gets it as `ctx.run`, a tool as a parameter annotated `Run[Deps]`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Generic, Protocol, get_origin
 
 import msgspec
 from typing_extensions import TypeVar
 
-from hookline._base.messages import History, Timing, Usage
+from hookline._base.messages import History, Message, Timing, Usage
+from hookline._base.returns import Compaction
 
 D = TypeVar("D", covariant=True, default=Any)
 DepsT = TypeVar("DepsT", default=Any)  # another name: pyright mixes up equal ones
@@ -53,6 +55,9 @@ class ChatPort(Protocol):
     def add_usage(self, usage: Usage) -> None: ...
     def abort(self, reason: str | None = None) -> bool: ...
     async def status(self, type: str, data: Any, call_id: str | None) -> None: ...
+    async def compact(
+        self, hook: str, messages: Sequence[Message], compaction: Compaction
+    ) -> Compaction | None: ...
     async def ask(
         self, prompt: str, schema: dict[str, Any] | None, call_id: str | None
     ) -> dict[str, Any]: ...
@@ -173,6 +178,16 @@ class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
     async def status(self, type: str, data: Any = None) -> None:
         """Report progress to `onStatus`, to the stream and to subscribers."""
         await self._chat.status(type, data, self._call_id)
+
+    async def compact(
+        self, hook: str, messages: Sequence[Message], compaction: Compaction
+    ) -> Compaction | None:
+        """Ask the hooks at `preCompact` before your hook leaves old messages out of a request.
+
+        `hook` is the name of your hook, and `messages` are those of the request. Returns the
+        compaction as the hooks have changed it; None if a hook refuses it.
+        """
+        return await self._chat.compact(hook, messages, compaction)
 
     async def ask(self, prompt: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
         """Ask the approver a question from a running tool; returns the approved arguments.

@@ -59,6 +59,7 @@ from hookline._chat.call import (
     WRITING,
     CallRun,
     CallVerdict,
+    may_be_interrupted,
 )
 from hookline._chat.channel import HIGH_WATER
 from hookline._chat.child_answers import await_answers
@@ -98,6 +99,14 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
     def find(self, call_id: str) -> ToolCall | None:
         """The call with that id, as hooks have left it."""
         return next((run.call for run in self.runs if run.id == call_id), None)
+
+    def interrupt(self) -> None:
+        """Cancel the tools that run and may be interrupted."""
+        for run in self.runs:
+            tool = run.tool
+            if run.state is RUNNING and run.ran and tool is not None and may_be_interrupted(tool):
+                run.interrupted = True
+                self.chat.deadlines.interrupt(tool)
 
     def run_of(self, call_id: str | None) -> CallRun | None:
         """The run of the call with that id."""

@@ -111,6 +111,7 @@ class CallRun(msgspec.Struct, eq=False):
     judges: Sequence[object] = ()  # these guards
     refusal: ToolFailure | None = None  # of its guards, when it was about to run
     arguments: dict[str, Any] | None = None  # validated arguments
+    interrupted: bool = False  # a message that was sent cancels its tool
     ran: bool = False  # its tool's function was called, here or by its client
     result: CallResult | None = None
     outcome: CallOutcome = "ok"
@@ -202,3 +203,13 @@ class CallRun(msgspec.Struct, eq=False):
 
 _RAN: Final = ToolFailure("the call ran; its result is withheld", type="Withheld")
 _NOT_RUN: Final = ToolFailure("the call did not run; its result is withheld", type="Withheld")
+INTERRUPTED: Final = ToolFailure(
+    "interrupted by the user's next message; the call may have run. Call it again if its result is "
+    "still needed",
+    type="Interrupted",
+)
+
+
+def may_be_interrupted(tool: AnyTool) -> bool:
+    """Whether an Interrupt may cancel the tool: it can run again, and does not run in a thread."""
+    return tool.idempotent and tool.is_async

@@ -11,12 +11,22 @@ from asyncio import Event
 from collections.abc import Collection
 from typing import Final, Literal
 
+import msgspec
+
+from hookline._base.input import Input
 from hookline._base.messages import UserMessage
 from hookline._base.returns import When
 
 MAX_QUEUED: Final = 64
 """How many messages may wait in a chat."""
 SentStatus = Literal["queued", "delivered", "returned", "unknown"]
+
+
+class Interrupt(msgspec.Struct, frozen=True):
+    """A message for `send` that first cancels the running tools that are `idempotent`."""
+
+    message: Input
+    """The message; it is added to the history before the next request."""
 
 
 class SentMessage:

@@ -32,7 +32,7 @@ from hookline._base.json import BadArguments, clean_text, parse_arguments
 from hookline._base.log import log_throw
 from hookline._base.messages import CallOutcome, ToolCall
 from hookline._base.returns import CallResult, Stop, ToolFailure, ToolResult
-from hookline._chat.call import CallRun
+from hookline._chat.call import INTERRUPTED, CallRun, may_be_interrupted
 from hookline._chat.child_history import ChildWaits, use_answers
 from hookline._chat.guards import NOT_RUN_AFTER_STOP, is_due, last_look
 from hookline._chat.request import FROM_HOOK
@@ -267,12 +267,14 @@ async def _handle(chat: Chat, run: CallRun) -> CallResult:
         if seconds is None:
             value = await work
         else:
-            value = await chat.deadlines.run(work, seconds, tool.name)
+            value = await chat.deadlines.run(work, seconds, tool)
     except StopChat as stop:
         return _stop(run, stop)
     except Expired:
-        assert seconds is not None
-        return ToolFailure.of(ToolTimeoutError(tool.name, seconds))
+        if run.interrupted:
+            run.interrupted = False
+            return INTERRUPTED
+        return ToolFailure.of(ToolTimeoutError(tool.name, cast("float", seconds)))
     except asyncio.CancelledError as exc:
         if chat.broken or being_cancelled():
             raise
@@ -285,7 +287,7 @@ async def _handle(chat: Chat, run: CallRun) -> CallResult:
 def _time_limit(chat: Chat, tool: AnyTool) -> float | None:
     """The seconds that a call may take; None if there is no limit."""
     seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
-    return None if seconds == inf else seconds
+    return None if seconds == inf and not may_be_interrupted(tool) else seconds
 
 
 def _error(chat: Chat, run: CallRun, exc: Exception) -> ToolFailure:

@@ -31,7 +31,7 @@ from hookline._base.messages import (
     Timing,
     Usage,
 )
-from hookline._base.returns import Outcome, Response
+from hookline._base.returns import Compaction, Outcome, Response
 from hookline._base.run import Run
 from hookline._chat.asking import ask
 from hookline._chat.channel import Channel, wake
@@ -41,8 +41,8 @@ from hookline._chat.life import Life, Phase, Sign, Verdict
 from hookline._chat.recorder import Recorder
 from hookline._conversations.conversation import state_of
 from hookline._conversations.state import ConversationState
-from hookline._hooks.call_rules import OUTSIDE, Firing, Watch, notify
-from hookline._hooks.points import OnStatus
+from hookline._hooks.call_rules import OUTSIDE, Firing, Watch, intercept, notify
+from hookline._hooks.points import OnStatus, PreCompact
 from hookline._model.assembly import Assembly
 from hookline._model.model import ModelRequest, ModelResponse, model_name
 from hookline._record.runtime import LOCAL, RUN, Effects, Halted, Runtime
@@ -511,6 +511,16 @@ class Chat:
             self.fail(exc)
             self.interrupt()  # a tool cannot catch it
             raise CancelledError("a hook at onStatus raised") from exc
+
+    async def compact(
+        self, hook: str, messages: Sequence[Message], compaction: Compaction
+    ) -> Compaction | None:
+        """Ask the hooks at preCompact about a compaction; None if one refuses it."""
+        ctx: PreCompact[Any] = PreCompact(
+            run=self.run, hook=hook, messages=tuple(messages), compaction=compaction
+        )
+        ctx, refusal, _ = await intercept(self.view.preCompact, ctx, self.firing)
+        return ctx.compaction if refusal is None else None
 
     async def ask(
         self, prompt: str, schema: dict[str, Any] | None, call_id: str | None

@@ -23,7 +23,7 @@ from hookline._base.messages import Data, UserMessage
 from hookline._base.returns import Deny, Hold, When
 from hookline._chat.channel import HIGH_WATER
 from hookline._chat.commit import commit
-from hookline._chat.inbox import MAX_QUEUED, TOO_LATE, Inbox, SentMessage, SentStatus
+from hookline._chat.inbox import MAX_QUEUED, TOO_LATE, Inbox, Interrupt, SentMessage, SentStatus
 from hookline._chat.life import Phase
 from hookline._chat.state import RUNNING, Chat
 from hookline._conversations.conversation import Conversation
@@ -54,6 +54,8 @@ def send(chat: Chat, message: Any, when: When) -> SentMessage:
         sent.decide("returned", f"{MAX_QUEUED} messages wait already")
         return sent
     inbox.add(sent)
+    if isinstance(message, Interrupt) and chat.making.batch is not None:
+        chat.making.batch.interrupt()
     # The sender may be the reader, so it never waits for room: without room, the chat publishes it.
     if chat.life.phase is Phase.RUNNING and len(chat.channel.items) <= HIGH_WATER:
         sent.announced = True
@@ -75,6 +77,10 @@ def new_message(chat_id: str, message: Any, when: When) -> SentMessage:
     """A message with an id of its own; raises UsageError if it says nothing."""
     if when not in ("next", "idle"):
         raise UsageError(f"when={when!r} must be 'next' or 'idle'")
+    if isinstance(message, Interrupt):
+        if when != "next":
+            raise UsageError(f"when={when!r} contradicts an Interrupt; leave when= out")
+        message = message.message
     return SentMessage(as_message(message).replace(id=f"{chat_id}.{LOCAL.new_id()}"), when)
 
 

@@ -25,7 +25,7 @@ from hookline._base.log import log_throw
 from hookline._base.returns import OutT, Response, When
 from hookline._chat.channel import Channel
 from hookline._chat.config import ChatInput, Config
-from hookline._chat.inbox import SentMessage
+from hookline._chat.inbox import Interrupt, SentMessage
 from hookline._chat.partial import PartialOutputs
 from hookline._chat.state import new_chat
 from hookline._chat.steering import send
@@ -166,14 +166,16 @@ class ChatStream(Generic[OutT]):
             return timely
         return self._supervisor.chat.abort(reason, by_reader=True)
 
-    def send(self, message: Input, when: When = "next") -> SentMessage:
+    def send(self, message: Input | Interrupt, when: When = "next") -> SentMessage:
         """Send a message into the running chat; it never waits.
 
         `when="next"`: the message is added to the history before the next request to the model.
         `when="idle"`: it is added when the chat would end, and the chat goes on. The hooks at
-        `preSteer` may change, hold or refuse it. If the chat ends before that, the message is
-        returned: `await sent.delivered()` is False, and the message is in no history. Raises
-        StreamStateError before the chat has begun, and UsageError for an empty message.
+        `preSteer` may change, hold or refuse it. `Interrupt(message)` first cancels the running
+        tools that are `idempotent`; the model sees that their calls may have run. If the chat
+        ends before the message is added, it is returned: `await sent.delivered()` is False, and
+        the message is in no history. Raises StreamStateError before the chat has begun, and
+        UsageError for an empty message.
         """
         if self._supervisor is None:
             raise StreamStateError(

@@ -42,6 +42,7 @@ from hookline._base.returns import (
     ApprovalRequest,
     Approve,
     Ask,
+    Compaction,
     Continue,
     Decision,
     Deny,
@@ -320,6 +321,11 @@ def _no_message(ctx: Any, request: ChatRequest) -> str | None:
     return None
 
 
+def _some_messages(ctx: Any, compaction: Compaction) -> str | None:
+    most = len(ctx.messages)
+    return None if 1 <= compaction.keep <= most else f"a Compaction with keep= from 1 to {most}"
+
+
 def _same_message(ctx: Any, message: Message) -> str | None:
     old: Message = ctx.message
     same = type(message) is type(old) and message.id == old.id
@@ -402,6 +408,28 @@ class PreSteer(Context[D], frozen=True, kw_only=True):
     """The message that was sent."""
     when: When
     """"next" or "idle", as the message was sent."""
+
+
+@row(
+    "preCompact",
+    "interceptor",
+    {Compaction: "compaction", Deny: END},
+    check=_some_messages,
+    note="The point fires when a hook calls `run.compact()`. `window` calls it for each request "
+    "that it shortens, and `summarize` before it writes a summary. A `Deny` leaves the messages as "
+    "they are",
+    moment="request",
+    line="hook compaction",
+)
+class PreCompact(Context[D], frozen=True, kw_only=True):
+    """Before a hook leaves old messages out of requests."""
+
+    hook: str
+    """The name of the hook that shortens, such as "window"."""
+    messages: tuple[Message, ...]
+    """The messages of the request."""
+    compaction: Compaction
+    """How many of the last messages stay, and the text that replaces the others."""
 
 
 @row(

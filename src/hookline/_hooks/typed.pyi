@@ -12,6 +12,7 @@ from hookline._base.messages import AssistantMessage, ToolCall, ToolMessage, Use
 from hookline._base.returns import (
     Approve,
     Ask,
+    Compaction,
     Continue,
     Deny,
     Guide,
@@ -106,6 +107,18 @@ class AddHook(Protocol[D]):
         self,
         point: Literal["preSteer"] | type[p.PreSteer[Any]],
         hook: Callable[[p.PreSteer[D]], Maybe[UserMessage | Hold | Deny]],
+        *,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Disposer: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["preCompact"] | type[p.PreCompact[Any]],
+        hook: Callable[[p.PreCompact[D]], Maybe[Compaction | Deny]],
         *,
         priority: int = 0,
         name: str | None = None,
@@ -520,6 +533,17 @@ class HookDecorator(Protocol[DepsT]):
     @overload
     def __call__(
         self,
+        point: Literal["preCompact"] | type[p.PreCompact[Any]],
+        *,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> InterceptorDecorator[p.PreCompact[DepsT], Compaction | Deny]: ...
+    @overload
+    def __call__(
+        self,
         point: Literal["preRequest"] | type[p.PreRequest[Any]],
         *,
         priority: int = 0,
@@ -878,6 +902,20 @@ class DefineHook(Protocol):
         self,
         point: Literal["preSteer"] | type[p.PreSteer[Any]],
         hook: Callable[[p.PreSteer[Any]], Maybe[UserMessage | Hold | Deny]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> HookDef: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["preCompact"] | type[p.PreCompact[Any]],
+        hook: Callable[[p.PreCompact[Any]], Maybe[Compaction | Deny]],
         *,
         id: str | None = None,
         required: bool = False,
@@ -1370,6 +1408,25 @@ class DefineHook(Protocol):
         [
             Callable[[p.PreSteer[Any]], Maybe[UserMessage | Hold | Deny]]
             | Callable[[Any, p.PreSteer[Any]], Maybe[UserMessage | Hold | Deny]]
+        ],
+        HookDef,
+    ]: ...
+    @overload
+    def __call__(
+        self,
+        point: Literal["preCompact"] | type[p.PreCompact[Any]],
+        *,
+        id: str | None = None,
+        required: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+        timeout: float | None = None,
+        on_error: OnError = "raise",
+        inherit: bool = False,
+    ) -> Callable[
+        [
+            Callable[[p.PreCompact[Any]], Maybe[Compaction | Deny]]
+            | Callable[[Any, p.PreCompact[Any]], Maybe[Compaction | Deny]]
         ],
         HookDef,
     ]: ...

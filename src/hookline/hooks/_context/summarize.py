@@ -18,27 +18,31 @@ import msgspec
 from hookline import (
     Agent,
     AssistantMessage,
+    Conversation,
+    Limits,
     Message,
     Model,
     ModelRequest,
+    Response,
     Run,
-    Text,
     ToolMessage,
     UserMessage,
     define_hook,
 )
 from hookline.errors import UsageError
 from hookline.hooks._common import Hooks
-from hookline.hooks._context.window import Count, rough_tokens
-from hookline.points import PreRequest
+from hookline.hooks._context.window import Count, rough_tokens, with_summary
+from hookline.points import Compaction, Guide, PreRequest
 
 KEY: Final = "hookline.summary"
 PROMPT: Final = (
     "Summarize this conversation for the assistant that goes on with it. Keep names, numbers, "
-    "decisions, open questions and what tools have returned. Write nothing else."
+    "decisions, open questions and what tools have returned. Write nothing else, and call no tool."
 )
 When = int | Callable[[Sequence[Message]], bool]
 """A number of tokens, or a function of the messages that says whether to summarize."""
+NAME: Final = "summarize"
+NO_TOOL: Final = "Write the summary as text, and call no tool."
 _logger = logging.getLogger("hookline.hooks")
 
 
@@ -66,7 +70,8 @@ def summarize(
     `when` may also be a function of the messages. At least the last `keep` messages stay unchanged.
     Messages of less than half of `when` tokens are not replaced, so that the start of
     requests, which providers cache, changes rarely.
-    `by` is the agent or model that writes the summary; by default, it is the chat's model. `count`
+    `by` is the agent or model that writes the summary. By default, the chat's model writes it, in a
+    request that begins like the one before, so that the provider's prompt cache applies. `count`
     returns the number of tokens of a message. The tokens of the summary's model call count as
     tokens of the chat. Raises UsageError for numbers below 1.
     """
@@ -83,31 +88,35 @@ def summarize(
     async def check(ctx: PreRequest[Any]) -> ModelRequest | None:
         whole = ctx.request.messages
         summary, start = _standing(ctx.run.meta.get(KEY), whole)
-        short = _with(summary, whole, start)
+        short = with_summary(None if summary is None else summary.text, whole[start:])
         cut = _cut(whole, keep) if due(short) else 0
         if cut > start and pays(whole[start:cut]):
-            agent = _agent(by, ctx.request.model, prompt)
-            text = await _summary(agent, ctx.run, summary, whole[start:cut])
-            if text is not None:
-                summary, start = Summary(whole[cut - 1].id, _digest(whole[:cut]), text), cut
-                ctx.run.meta[KEY] = msgspec.to_builtins(summary)
-                short = _with(summary, whole, start)
-        return ctx.request.replace(messages=tuple(short)) if start else None
+            compaction = await ctx.run.compact(NAME, short, Compaction(len(whole) - cut))
+            cut = 0 if compaction is None else _cut(whole, compaction.keep)
+            if compaction is not None and cut > start:
+                text = compaction.text
+                if text is None:
+                    head = short[: len(short) - len(whole) + cut]
+                    text = await _summary(ctx.run, ctx.request.replace(messages=head), by, prompt)
+                if text is not None:
+                    summary, start = Summary(whole[cut - 1].id, _digest(whole[:cut]), text), cut
+                    ctx.run.meta[KEY] = msgspec.to_builtins(summary)
+                    short = with_summary(text, whole[start:])
+        return ctx.request.replace(messages=short) if start else None
 
-    return (define_hook("preRequest", check, name="summarize", inherit=inherit, required=required),)
-
-
-def _agent(by: Agent[Any] | Model | None, model: Model, prompt: str) -> Agent[Any]:
-    return by if isinstance(by, Agent) else Agent(by or model, name="summarize", system=prompt)
+    return (define_hook("preRequest", check, name=NAME, inherit=inherit, required=required),)
 
 
 async def _summary(
-    agent: Agent[Any], run: Run[Any], summary: Summary | None, messages: Sequence[Message]
+    run: Run[Any], request: ModelRequest, by: Agent[Any] | Model | None, prompt: str
 ) -> str | None:
-    """Summarize these messages and the previous summary; None if that fails."""
-    before = [] if summary is None else [f"summary of what was before: {summary.text}"]
+    """Summarize the messages of this request; None if that fails."""
     try:
-        response = await agent.chat("\n\n".join([*before, *map(_line, messages)]), deps=run.deps)
+        if by is None:
+            response = await _continued(run, request, prompt)
+        else:
+            agent = by if isinstance(by, Agent) else Agent(by, name=NAME, system=prompt)
+            response = await agent.chat("\n\n".join(map(_line, request.messages)), deps=run.deps)
     except Exception as exc:
         _logger.warning("a summary failed (%s): the whole history is sent", type(exc).__name__)
         return None
@@ -115,9 +124,24 @@ async def _summary(
     if response.stop_reason is not None or not response.text.strip():
         _logger.warning("a summary has no text: the whole history is sent")
         return None
-    data = {"messages": len(messages), "tokens": response.usage.total_tokens}
+    data = {"messages": len(request.messages), "tokens": response.usage.total_tokens}
     await run.status("summarized", data)
     return response.text
+
+
+async def _continued(run: Run[Any], request: ModelRequest, prompt: str) -> Response:
+    """Let the chat's own model go on with this request, so that its prompt cache applies."""
+    agent: Agent[Any] = Agent(
+        request.model,
+        name=NAME,
+        system=request.system,
+        tools=request.tools,
+        settings=request.settings.replace(tool_choice=None),
+        limits=Limits(steps=2),
+    )
+    agent.add_hook("onResponse", lambda ctx: Guide(NO_TOOL) if ctx.response.tool_calls else None)
+    talk = Conversation(request.messages)
+    return await agent.chat(prompt, conversation=talk, deps=run.deps)
 
 
 def _line(message: Message) -> str:
@@ -153,13 +177,3 @@ def _cut(messages: Sequence[Message], keep: int) -> int:
             if isinstance(messages[place], kinds):
                 return place
     return 0
-
-
-def _with(summary: Summary | None, messages: Sequence[Message], start: int) -> Sequence[Message]:
-    if summary is None:
-        return messages
-    text = f"Summary of the conversation so far:\n{summary.text}"
-    first = messages[start]
-    if isinstance(first, UserMessage):
-        return [first.replace(text=f"{text}\n\n{first.text}"), *messages[start + 1 :]]
-    return [UserMessage(parts=(Text(text),)), *messages[start:]]

@@ -8,13 +8,14 @@ its result, because it counts in groups: a user message, or an answer with the r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from hookline import (
     Message,
     ModelRequest,
+    Text,
     ToolFailure,
     ToolMessage,
     ToolResult,
@@ -23,8 +24,9 @@ from hookline import (
 )
 from hookline.errors import UsageError
 from hookline.hooks._common import Hooks, tool_names
-from hookline.points import OnToolCallError, OnToolCallResult, PreRequest, check_number
+from hookline.points import Compaction, OnToolCallError, OnToolCallResult, PreRequest, check_number
 
+NAME: Final = "window"
 Count = Callable[[Message], int]
 """A function that returns the number of tokens of a message."""
 
@@ -68,11 +70,19 @@ def window(
 
     marks = Marks(messages, tokens, low(messages), low(tokens), count)
 
-    def check(ctx: PreRequest[Any]) -> ModelRequest | None:
-        tail = _since_cut(ctx.request.messages, marks)
-        return None if tail is None else ctx.request.replace(messages=tail)
+    async def check(ctx: PreRequest[Any]) -> ModelRequest | None:
+        whole = ctx.request.messages
+        tail = _since_cut(whole, marks)
+        if tail is None:
+            return None
+        compaction = await ctx.run.compact(NAME, whole, Compaction(len(tail)))
+        if compaction is None:
+            return None
+        if compaction.keep != len(tail):
+            tail = _last(whole, compaction.keep, None, count) or tuple(whole)
+        return ctx.request.replace(messages=with_summary(compaction.text, tail))
 
-    return (define_hook("preRequest", check, name="window", inherit=inherit, required=required),)
+    return (define_hook("preRequest", check, name=NAME, inherit=inherit, required=required),)
 
 
 class Marks(NamedTuple):
@@ -128,6 +138,17 @@ def _last(
             break
         begin, pinned, end = start, pin, start
     return (*pinned, *messages[begin:]) if begin > len(pinned) else None
+
+
+def with_summary(text: str | None, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The messages, with this text in place of those before them."""
+    if text is None:
+        return tuple(messages)
+    text = f"Summary of the conversation so far:\n{text}"
+    first = messages[0]
+    if isinstance(first, UserMessage):
+        return (first.replace(text=f"{text}\n\n{first.text}"), *messages[1:])
+    return (UserMessage(parts=(Text(text),)), *messages)
 
 
 def truncate(
