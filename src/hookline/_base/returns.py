@@ -83,7 +83,7 @@ class Compaction(Data, frozen=True, tag_field="kind", tag="compaction"):
     text: str | None = None
     """The text that replaces the other messages; None: the hook that shortens chooses it."""
 
-    if TYPE_CHECKING:  # by scripts/generate.py
+    if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(self, *, keep: int = ..., text: str | None = ...) -> Self: ...
 
