@@ -15,6 +15,7 @@ from hookline.events import (
     ChatFailed,
     ChatStarted,
     MessageAdded,
+    MessageQueued,
     StepFinished,
     StepStarted,
     ToolCallFinished,
@@ -45,6 +46,8 @@ def name_of(event: ChatEvent) -> str | None:
             return f"result {id}"
         case ApprovalRequested(request=request):
             return f"question {request.id}"
+        case MessageQueued(message=message):
+            return f"queued {message.id}"
         case MessageAdded(message=message):
             return f"message {message.id}"
         case ChatDone() | ChatAborted() | ChatFailed():
