@@ -20,7 +20,7 @@ from hookline import (
     check_history,
 )
 from hookline.errors import MaxStepsError, StreamStateError, UsageError
-from hookline.events import ChatDone, MessageAdded, MessageQueued, StepStarted
+from hookline.events import ChatDone, MessageAdded, MessageQueued, MessageReturned, StepStarted
 from hookline.points import Hold
 from hookline.testing import ScriptedModel, call
 
@@ -168,7 +168,10 @@ async def test_a_hook_changes_holds_or_refuses() -> None:
             case _:
                 return Deny("not now")
 
-    await agent.chat("go", conversation=talk)
+    async with agent.chat_stream("go", conversation=talk) as stream:
+        events = [event async for event in stream]
+    [refusal] = [event for event in events if isinstance(event, MessageReturned)]
+    assert (refusal.message.text, refusal.reason) == ("refuse", "not now")
     assert asked == ["change next", "hold next", "refuse next", "hold next"]
     assert texts(talk)[3:] == [
         *("user: changed", "assistant: Done.", "user: hold", "assistant: Held."),

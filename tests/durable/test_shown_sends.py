@@ -82,6 +82,7 @@ async def test_a_message_of_a_browser_is_in_the_next_request_of_the_durable_chat
         ] * 3
         [(queued, _), (refused, _)] = [t for t in told(protocol, data) if t[1] == "queued"]
         assert queued == id
+        assert data.count(b"not this") == 1
         assert sorted(told(protocol, data)) == sorted(
             [(id, "queued"), (id, "delivered"), (refused, "queued"), (refused, "returned")]
         )

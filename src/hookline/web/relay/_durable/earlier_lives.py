@@ -16,6 +16,7 @@ from hookline.events import (
     ChatStarted,
     MessageAdded,
     MessageQueued,
+    MessageReturned,
     StepFinished,
     StepStarted,
     ToolCallFinished,
@@ -48,6 +49,8 @@ def name_of(event: ChatEvent) -> str | None:
             return f"question {request.id}"
         case MessageQueued(message=message):
             return f"queued {message.id}"
+        case MessageReturned(message=message):
+            return f"returned {message.id}"
         case MessageAdded(message=message):
             return f"message {message.id}"
         case ChatDone() | ChatAborted() | ChatFailed():
