@@ -98,7 +98,8 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     ),
     (
         "ALTER TABLE hookline_job_message ADD COLUMN message TEXT",
-        "CREATE UNIQUE INDEX hookline_job_message_once ON hookline_job_message (queue, id, message)",
+        "CREATE UNIQUE INDEX hookline_job_message_once "
+        "ON hookline_job_message (queue, id, message)",
     ),
 )
 VERSIONS: Final = "CREATE TABLE hookline_job_schema (version INTEGER NOT NULL)"
