@@ -307,6 +307,7 @@ async def revive(workers: Workers) -> None:
 
 
 def lines_of(trace: Path) -> list[str]:
+    trace.touch()
     return trace.read_text().splitlines()
 
 

@@ -47,7 +47,6 @@ async def run(engine: Engine, options: argparse.Namespace) -> bool:
     ids = [f"chat-{n}" for n in range(options.chats)]
     with tempfile.TemporaryDirectory() as directory:
         trace, prefix = Path(directory, "trace"), new_prefix()
-        trace.touch()
         store = f"sqlite:///{directory}/chats.db"
         relay = REDIS if options.relay else ""
         workers = Workers(engine, [str(trace), store, relay, prefix])
