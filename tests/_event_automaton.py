@@ -27,6 +27,7 @@ from hookline.events import (
     FileAdded,
     MessageAdded,
     MessageQueued,
+    MessageReturned,
     PartEnd,
     ReasoningDelta,
     ResponseReset,
@@ -93,7 +94,7 @@ class ChatGrammar:
     def take(self, event: ChatEvent) -> None:
         """The next event."""
         match event:
-            case ChatStarted() | Status() | MessageQueued():
+            case ChatStarted() | Status() | MessageQueued() | MessageReturned():
                 pass
             case StepStarted():
                 self._step_started(event)

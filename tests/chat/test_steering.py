@@ -28,6 +28,7 @@ from hookline.events import (
     Interrupt,
     MessageAdded,
     MessageQueued,
+    MessageReturned,
     StepStarted,
     ToolCallStarted,
 )
@@ -178,7 +179,10 @@ async def test_a_hook_changes_holds_or_refuses() -> None:
             case _:
                 return Deny("not now")
 
-    await agent.chat("go", conversation=talk)
+    async with agent.chat_stream("go", conversation=talk) as stream:
+        events = [event async for event in stream]
+    [refusal] = [event for event in events if isinstance(event, MessageReturned)]
+    assert (refusal.message.text, refusal.reason) == ("refuse", "not now")
     assert asked == ["change next", "hold next", "refuse next", "hold next"]
     assert texts(talk)[3:] == [
         *("user: changed", "assistant: Done.", "user: hold", "assistant: Held."),

@@ -63,6 +63,7 @@ from hookline.events import (
     FileAdded,
     MessageAdded,
     MessageQueued,
+    MessageReturned,
     PartEnd,
     ReasoningDelta,
     ResponseReset,
@@ -1607,6 +1608,7 @@ def sample(kind: type) -> list[Any]:
         Status: {"iteration": 1, "type": "t", "data": {"deep": [1, None, 1.5]}, "call_id": "c1"},
         ApprovalRequested: {"request": request},
         MessageQueued: {"message": UserMessage(id="m", parts=(Text("t"),)), "when": "idle"},
+        MessageReturned: {"message": UserMessage(id="m", parts=(Text("t"),)), "reason": "no"},
         MessageAdded: {
             "message": AssistantMessage(
                 id="m", parts=(Reasoning("r", {"sig": "s"}), Text("t"), CALL), partial=True
@@ -1710,6 +1712,8 @@ def letter(event: ChatEvent) -> str:
             return "M"
         case MessageQueued():
             return "q"
+        case MessageReturned():
+            return "b"
         case SourceAdded():
             return "*"
         case FileAdded():

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Container
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -83,9 +84,16 @@ class Workers:
                 self._running[place] = self._begin()
                 self.count += 1
 
-    def shoot(self) -> None:
-        """Kill one and begin another in its place."""
-        place = random.randrange(len(self._running))
+    def shoot(self, working: Container[str] | None = None) -> None:
+        """Kill one and begin another in its place; with `working`, only a process among these."""
+        places = [
+            place
+            for place, worker in enumerate(self._running)
+            if working is None or str(worker.pid) in working
+        ]
+        if not places:
+            return
+        place = random.choice(places)
         self._running[place].send_signal(signal.SIGKILL)
         self._running[place].wait()
         self._running[place] = self._begin()
@@ -264,7 +272,7 @@ async def judge(found: dict[str, Response], lines: list[str], store: str) -> Cou
 async def judge_shown(found: dict[str, Response], prefix: str) -> Counter[str]:
     """What is wrong with what was shown of these chats, counted."""
     wrong: Counter[str] = Counter()
-    async with redis.asyncio.Redis.from_url(REDIS) as client:
+    async with redis.asyncio.from_url(REDIS) as client:
         for id, response in found.items():
             runs = await runs_of(client, prefix, talk_of(id))
             said = [m.text for m in response.messages if m.role == "assistant"]
@@ -298,7 +306,8 @@ async def revive(workers: Workers) -> None:
         await asyncio.sleep(0.5)
 
 
-def _lines(trace: Path) -> list[str]:
+def lines_of(trace: Path) -> list[str]:
+    trace.touch()
     return trace.read_text().splitlines()
 
 
@@ -345,12 +354,12 @@ async def run(engine: Engine, options: argparse.Namespace) -> bool:
                     reviving.cancel()
         finally:
             workers.end()
-        wrong = await judge(found, _lines(trace), store)
+        wrong = await judge(found, lines_of(trace), store)
         if options.relay:
             wrong.update(await judge_shown(found, prefix))
         wrong["answers taken twice"] = twice
         wrong.update(others)
-        lives = sum(line.endswith(" life") for line in _lines(trace))
+        lives = sum(line.endswith(" life") for line in lines_of(trace))
     kind = "stops" if options.stop else "kills"
     told = ", ".join(f"{count} {name}" for name, count in wrong.items())
     counts = f"{len(found)} chats, {lives} lives, {workers.shots} {kind}"
@@ -362,7 +371,7 @@ async def run(engine: Engine, options: argparse.Namespace) -> bool:
 def main() -> int:
     from tests.durable import sends  # it uses this module
 
-    about = __doc__.partition("\n\n")[0]
+    about = (__doc__ or "").partition("\n\n")[0]
     parser = argparse.ArgumentParser("durable-kills", description=about)
     parser.add_argument("engine", nargs="*", help=f"of {', '.join(NAMES)}; all where none is named")
     parser.add_argument("--chats", type=int, default=60)

@@ -10,16 +10,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import sys
 import tempfile
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import redis.asyncio
 from tests.durable._engines import Engine
 from tests.durable._streams import runs_of
-from tests.durable.kills import Workers, _lines, answer_all, result_of, talk_of, until_taken
+from tests.durable.kills import Workers, answer_all, lines_of, result_of, talk_of, until_taken
 from tests.web._redis import URL as REDIS
 from tests.web._redis import clear, new_prefix
 
@@ -56,21 +56,22 @@ async def run(engine: Engine, options: argparse.Namespace) -> bool:
                     asyncio.create_task(converse(client, id, options.sends, n * options.every))
                     for n, id in enumerate(ids)
                 ]
-                done = asyncio.gather(*sending)
-                results = asyncio.gather(
-                    *[_result(client, id, task) for id, task in zip(ids, sending, strict=True)]
-                )
-                while not results.done():
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(asyncio.shield(results), random.uniform(1.0, 2.0))
-                    early = ids[::2]  # they may end before all is sent
-                    late = [id for id, task in zip(ids, sending, strict=True) if task.done()]
-                    await answer_all(client, [*early, *late])
+                results = [
+                    asyncio.create_task(_result(client, id, task))
+                    for id, task in zip(ids, sending, strict=True)
+                ]
+                while running := [n for n, result in enumerate(results) if not result.done()]:
+                    await asyncio.wait(results, timeout=random.uniform(1.0, 2.0))
+                    # Every second chat may end before all is sent.
+                    asked = [n for n in running if n % 2 == 0 or sending[n].done()]
+                    await answer_all(client, [ids[n] for n in asked])
                     if workers.shots < options.kills:
-                        workers.shoot()
-                responses = dict(zip(ids, await results, strict=True))
-                judge = Judge(client, opened, _lines(trace))
-                for id, sent in zip(ids, await done, strict=True):
+                        # Where the machine is slow, others would die before they do anything.
+                        workers.shoot(working={line.split()[0] for line in lines_of(trace)})
+                    print(f"{len(running)} chats run, {workers.shots} kills", file=sys.stderr)
+                responses = dict(zip(ids, await asyncio.gather(*results), strict=True))
+                judge = Judge(client, opened, lines_of(trace))
+                for id, sent in zip(ids, await asyncio.gather(*sending), strict=True):
                     stream = await _stream(prefix, id) if options.relay else None
                     await judge.look_at(responses[id], sent, stream)
         finally:

@@ -61,6 +61,7 @@ from hookline.events import (
     FileAdded,
     MessageAdded,
     MessageQueued,
+    MessageReturned,
     PartEnd,
     ReasoningDelta,
     ResponseReset,
@@ -2231,7 +2232,9 @@ def is_exhaustive(event: ChatEvent) -> None:
             pass
         case ToolCallDelta() | ToolCallStarted() | ToolCallFinished():
             pass
-        case Status() | ApprovalRequested() | MessageAdded() | MessageQueued():
+        case Status() | ApprovalRequested() | MessageAdded():
+            pass
+        case MessageQueued() | MessageReturned():
             pass
         case ChatDone() | ChatAborted() | ChatFailed():
             pass

@@ -21,7 +21,7 @@ from tests.web.test_relay import workers
 from tests.web.test_site import native, request_of
 
 from hookline import Agent, Deny, Message, Text, UserMessage
-from hookline.events import ChatDone, MessageAdded, MessageQueued, TextDelta
+from hookline.events import ChatDone, MessageAdded, MessageQueued, MessageReturned, TextDelta
 from hookline.points import PreSteer
 from hookline.testing import ScriptedModel, call
 from hookline.web.relay._messages import ProcessMessage
@@ -118,6 +118,8 @@ def told(protocol: str, data: bytes) -> list[tuple[str, str]]:
             out.append((event.message.id, "queued"))
         elif isinstance(event, MessageAdded) and (event.message.id, "queued") in out:
             out.append((event.message.id, "delivered"))
+        elif isinstance(event, MessageReturned):
+            out.append((event.message.id, "returned"))
     decided = {id for id, status in out if status != "queued"}
     return [*out, *((id, "returned") for id, _ in list(out) if id not in decided)]
 
@@ -292,6 +294,24 @@ async def test_where_nothing_runs_a_message_is_refused(
         assert (early.status_code, late.status_code) == (409, 409)
         assert "send it as a new message" in late.text
         assert texts((await conversation_of(site, "c1")).messages) == ["hi"]
+
+
+@EACH
+@WAYS
+async def test_a_stream_shows_why_a_message_was_refused(
+    protocol: str, way: str, prefix: str
+) -> None:
+    work = Work()
+    async with faces(working(work, 1), way, prefix) as (_, asks, sends):
+        first = asyncio.create_task(asks.post(f"/{protocol}", json=request_of(protocol, "hi")))
+        await work.runs(1)
+        reply = await sends.post(f"/{protocol}/c1/messages", json=sent(protocol, "forbidden"))
+        work.end()
+        data = (await first).content
+        id = reply.json()["id"]
+        assert told(protocol, data) == [(id, "queued"), (id, "returned")]
+        [frame] = [line for line in data.splitlines() if b"not this" in line]
+        assert id.encode() in frame
 
 
 @WAYS

@@ -150,12 +150,21 @@ class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requeste
 
 class MessageQueued(Event, frozen=True, kw_only=True, tag="message_queued"):
     """A message was sent into the running chat. A MessageAdded with its id follows if it is
-    committed."""
+    committed, or a MessageReturned if a hook refuses it."""
 
     message: UserMessage
     """The message as it was sent."""
     when: When
     """"next": committed before the next request; "idle": committed when the chat would end."""
+
+
+class MessageReturned(Event, frozen=True, kw_only=True, tag="message_returned"):
+    """A hook has refused a message that was sent into the running chat; it is in no history."""
+
+    message: UserMessage
+    """The message as it was sent."""
+    reason: str
+    """Why it was refused."""
 
 
 class MessageAdded(Event, frozen=True, kw_only=True, tag="message_added"):
@@ -237,6 +246,7 @@ ChatEvent: TypeAlias = (
     | Status
     | ApprovalRequested
     | MessageQueued
+    | MessageReturned
     | MessageAdded
     | SourceAdded
     | FileAdded

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from hookline._base.errors import StreamStateError, UsageError
-from hookline._base.events import MessageQueued
+from hookline._base.events import MessageQueued, MessageReturned
 from hookline._base.input import as_message, without_surrogates
 from hookline._base.messages import Data, UserMessage
 from hookline._base.returns import Deny, Hold, When
@@ -133,11 +133,15 @@ async def take_input(chat: Chat, step: int, *, idle: bool) -> bool:
     chat.check()
     accepted = False
     for decision in steered:
-        if decision.refused is None:
+        message, refused = decision.message, decision.refused
+        if refused is None:
             accepted = True
-            await commit(chat, decision.message)
-        status: SentStatus = "delivered" if decision.refused is None else "returned"
-        _inbox(chat).decide(decision.message.id, status, decision.refused)
+            await commit(chat, message)
+        else:
+            await chat.room()
+            chat.put(MessageReturned(chat_id=chat.chat_id, message=message, reason=refused))
+        status: SentStatus = "delivered" if refused is None else "returned"
+        _inbox(chat).decide(message.id, status, refused)
     return accepted
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, Final, Literal, Protocol, TypeVar, overload
 
 import msgspec
@@ -40,6 +41,8 @@ from hookline.points import as_tuple
 from hookline.runtimes import as_message
 
 T = TypeVar("T")
+MAX_QUEUED: Final = 64
+"""How many messages may wait in a chat."""
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _request: Final = msgspec.json.Decoder(ApprovalRequest)
 
@@ -176,22 +179,37 @@ class Client:
 
         With `when="next"`, the chat commits it after the tools of the running step; with "idle",
         when it would end. A chat that waits for an approval gets it once it continues. Look at
-        `sent` for what has become of it. Raises UsageError for an empty message or an unknown chat.
+        `sent` for what has become of it. A message with an `id` is queued once: if it is sent
+        again, the result is what has become of it. While 64 messages wait, a message is returned.
+        Raises UsageError for an empty message or an unknown chat.
         """
         if when not in ("next", "idle"):
             raise UsageError(f"when={when!r} must be 'next' or 'idle'")
-        id = f"{_check_id(chat_id)}.{os.urandom(10).hex()}"
-        sent = Sent(message=as_message(message).replace(id=id), when=when)
+        given = as_message(message)
+        key = blake2b(given.id.encode(), digest_size=10).digest() if given.id else os.urandom(10)
+        id = f"{_check_id(chat_id)}.{key.hex()}"
+        sent = Sent(message=given.replace(id=id), when=when)
         try:
             body = msgspec.json.encode(sent).decode()
         except (TypeError, ValueError) as exc:
             raise UsageError(f"message={message!r} must be JSON: {exc}; pass JSON data") from exc
-        queued = await self._operated.send(chat_id, body)
+        most = MAX_QUEUED
+        sending = await self._operated.send(chat_id, id, body, most)
+        while sending in ("repeated", "full"):
+            messages = await self.sent(chat_id)
+            if sending == "repeated":
+                return next(known for known in messages if known.message.id == id)
+            decided = sum(known.status != "queued" for known in messages)
+            if decided + MAX_QUEUED == most:
+                break
+            most = decided + MAX_QUEUED
+            sending = await self._operated.send(chat_id, id, body, most)
+        reasons = {"over": TOO_LATE, "full": f"{MAX_QUEUED} messages wait already"}
         return ChatMessage(
             message=sent.message,
             when=when,
-            status="queued" if queued else "returned",
-            reason=None if queued else TOO_LATE,
+            status="returned" if sending in reasons else "queued",
+            reason=reasons.get(sending),
         )
 
     async def sent(self, chat_id: str) -> tuple[ChatMessage, ...]:

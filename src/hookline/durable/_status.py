@@ -12,6 +12,8 @@ from hookline.points import check_number
 State = Literal["queued", "running", "waiting", "done", "aborted", "failed", "quarantined"]
 """A chat waits for a worker, runs, waits for an answer, is over, or waits for an operator."""
 STATES: Final[tuple[State, ...]] = get_args(State)
+Sending = Literal["queued", "repeated", "full", "over"]
+"""What an engine did with a message: "repeated", the job has it; "full" and "over", it has not."""
 _HEAD: Final = 40  # characters of an outcome that contain its kind
 
 
@@ -120,10 +122,10 @@ class Operated(Protocol):
         """Return all that is known about a job. Raises UsageError for an unknown job."""
         ...
 
-    async def send(self, id: str, body: str, /) -> bool:
-        """Queue a message for a job; False if the job is over.
+    async def send(self, id: str, message: str, body: str, most: int, /) -> Sending:
+        """Queue a message for a job, unless the job is over or has `most` messages.
 
-        Raises UsageError for an unknown job.
+        `message` is the id of the message. Raises UsageError for an unknown job.
         """
         ...
 

@@ -30,6 +30,7 @@ from hookline.events import (
     FileAdded,
     MessageAdded,
     MessageQueued,
+    MessageReturned,
     PartEnd,
     ReasoningDelta,
     ResponseReset,
@@ -236,6 +237,8 @@ def _event(event: ChatEvent) -> str | None:
             return f"{event.type} {show(event.data)}"
         case MessageAdded() | MessageQueued():
             return message_line(event.message)
+        case MessageReturned():
+            return words(message_line(event.message), event.reason)
         case SourceAdded() | FileAdded():
             return _attachment_line(event)
         case ChatDone():

@@ -10,7 +10,7 @@ from hookline.durable._job import fields_of
 from hookline.durable._polled.claims import DRAINED, FIRST, READY
 from hookline.durable._polled.database import Bulk, Database, Row, Statement, Work
 from hookline.durable._polled.waiting import Waiters
-from hookline.durable._status import ChatStatus, Counts, Query, Record, State
+from hookline.durable._status import ChatStatus, Counts, Query, Record, Sending, State
 from hookline.errors import QueueFullError, UsageError
 
 _DELETED: Final = 1000  # chats to delete in one transaction
@@ -212,31 +212,38 @@ class Board:
         done: bool = await self._at(id, work)
         return done
 
-    async def send(self, id: str, body: str) -> bool:
-        """Queue a message for a job; False if the job is over.
+    async def send(self, id: str, message: str, body: str, most: int) -> Sending:
+        """Queue a message for a job, unless the job is over or has `most` messages.
 
-        Raises UsageError if there is no job with this id.
+        `message` is the id of the message. Raises UsageError if there is no job with this id.
         """
 
-        def work() -> Generator[Statement, list[Row], bool]:
+        def work() -> Generator[Statement, list[Row], Sending]:
             yield from self._outcome_of(id)
             # The job first: nobody else gets the same number, and the job does not end meanwhile.
             sql = (
                 "UPDATE hookline_job SET answers = answers WHERE queue = $1 AND id = $2 "
                 "AND (outcome IS NULL OR state = 'quarantined') RETURNING id"
             )
-            if not (yield Statement(sql, (self.queue, id))):
-                return False
+            open = yield Statement(sql, (self.queue, id))
             sql = (
-                "INSERT INTO hookline_job_message (queue, id, n, body, sent) "
-                "SELECT CAST($1 AS text), CAST($2 AS text), coalesce(max(n), 0) + 1, "
-                "CAST($3 AS text), TIME() FROM hookline_job_message WHERE queue = $1 AND id = $2"
+                "SELECT count(*), count(CASE WHEN message = $3 THEN 1 END) "
+                "FROM hookline_job_message WHERE queue = $1 AND id = $2"
             )
-            yield Statement(sql, (self.queue, id, body))
-            return True
+            [[count, repeats]] = yield Statement(sql, (self.queue, id, message))
+            if repeats:
+                return "repeated"
+            if not open or count >= most:
+                return "full" if open else "over"
+            sql = (
+                "INSERT INTO hookline_job_message (queue, id, n, message, body, sent) "
+                "VALUES ($1, $2, $3, $4, $5, TIME())"
+            )
+            yield Statement(sql, (self.queue, id, count + 1, message, body))
+            return "queued"
 
-        queued: bool = await self._at(id, work)
-        return queued
+        sending: Sending = await self._at(id, work)
+        return sending
 
     # ── of operators ────────────────────────────────────────────────────────────────────────
 

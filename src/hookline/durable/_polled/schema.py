@@ -8,7 +8,7 @@ job waits until `wake`, or for an answer or an abort; nobody owns it. `answers` 
 with answers. `deaths` counts the lives that died since one ended well, and `stalls` those in a row
 that died without progress. Workers take no job of a queue in `hookline_job_drain`. A life whose
 death `counts` has begun and was not told to stop. The messages that were sent into a chat are
-numbered; its log says which were delivered.
+numbered, and have the ids that they get in the history; its log says which were delivered.
 """
 
 from __future__ import annotations
@@ -95,6 +95,11 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             sent DOUBLE PRECISION NOT NULL,
             PRIMARY KEY (queue, id, n)
         )""",
+    ),
+    (
+        "ALTER TABLE hookline_job_message ADD COLUMN message TEXT",
+        "CREATE UNIQUE INDEX hookline_job_message_once "
+        "ON hookline_job_message (queue, id, message)",
     ),
 )
 VERSIONS: Final = "CREATE TABLE hookline_job_schema (version INTEGER NOT NULL)"

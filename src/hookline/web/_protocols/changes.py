@@ -126,6 +126,7 @@ class SentChanged(Change, frozen=True):
 
     status: Literal["queued", "delivered", "returned"]
     message: UserMessage
+    reason: str | None = None
 
 
 def decision_on(message: ToolMessage) -> dict[str, str]:

@@ -27,6 +27,7 @@ from hookline.events import (
     FileAdded,
     MessageAdded,
     MessageQueued,
+    MessageReturned,
     SourceAdded,
     ToolCallFinished,
 )
@@ -56,8 +57,8 @@ _CHAT: Final = {
 
 _TELLING: Final = frozenset(
     {
-        *(ToolCallFinished, MessageQueued, MessageAdded, SourceAdded, FileAdded),
-        *(ChatDone, ChatAborted, ChatFailed),
+        *(ToolCallFinished, MessageQueued, MessageReturned, MessageAdded, SourceAdded),
+        *(FileAdded, ChatDone, ChatAborted, ChatFailed),
     }
 )
 """The events that may contain errors or addresses."""
@@ -101,7 +102,7 @@ class Mask:
                 return event.replace(source=safe_part(event.source))
             case FileAdded():
                 return event.replace(file=safe_part(event.file))
-            case MessageAdded() | MessageQueued():
+            case MessageAdded() | MessageQueued() | MessageReturned():
                 message: Any = self.message(event.message)
                 return event if message is event.message else event.replace(message=message)
             case ChatFailed():

@@ -38,6 +38,7 @@ from hookline.events import (
     FileAdded,
     MessageAdded,
     MessageQueued,
+    MessageReturned,
     PartEnd,
     ReasoningDelta,
     ResponseReset,
@@ -159,6 +160,9 @@ class Outline:
             case MessageQueued(message=message):
                 self._queued[message.id] = message
                 self._changes.append(SentChanged("queued", message))
+            case MessageReturned(message=message, reason=reason):
+                self._queued.pop(message.id, None)
+                self._changes.append(SentChanged("returned", message, reason))
             case ResponseReset():
                 self._withdraw()
             case StepStarted():

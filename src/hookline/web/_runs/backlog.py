@@ -17,6 +17,7 @@ from hookline.events import (
     FileAdded,
     MessageAdded,
     MessageQueued,
+    MessageReturned,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
@@ -269,7 +270,9 @@ def cost(item: Item) -> int:
             return 400 + len(item.text)
         case ToolCallDelta():
             return 500 + len(item.arguments)
-        case MessageQueued() | MessageAdded() | ToolCallFinished() | FileAdded():
+        case MessageQueued() | MessageReturned() | MessageAdded():
+            return 800 + len(item.to_json())
+        case ToolCallFinished() | FileAdded():
             return 800 + len(item.to_json())
         case _:
             return 500

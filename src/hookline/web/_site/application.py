@@ -192,7 +192,10 @@ class Site:
         message, when = parse_sent(protocol, read_object(body))
         key = conversation_key(principal, id)
         receipt = self.runs.send(key, message, when)
-        if receipt is None and self._config.relay is not None:
+        if receipt is None and self._config.durable is not None:
+            conversation = await self._index.open(principal, id)
+            receipt = await self._config.durable.send(conversation, principal, message, when)
+        elif receipt is None and self._config.relay is not None:
             receipt = await self._config.relay.send(key, principal, message, when)
         if receipt is None:
             raise Refused(409, "No answer takes this message now; send it as a new message.")

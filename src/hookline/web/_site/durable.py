@@ -18,6 +18,7 @@ from hookline.errors import ApprovalError, StoreError, UsageError
 from hookline.web._http.refused import Refused
 from hookline.web._protocols.incoming import Incoming
 from hookline.web._runs.header import Header
+from hookline.web._runs.run import Receipt, When
 from hookline.web._site.begin import denied_calls
 from hookline.web.relay import RedisRelay
 
@@ -46,6 +47,12 @@ class Engine(Protocol):
 
     def abort(self, chat_id: str, reason: str | None = None, /) -> Awaitable[bool]:
         """Request an abort; raises UsageError for an unknown chat."""
+        ...
+
+    def send(
+        self, chat_id: str, message: UserMessage, /, *, when: Literal["next", "idle"] = "next"
+    ) -> Awaitable[Any]:
+        """Send a message into a chat; raises UsageError for an unknown chat."""
         ...
 
     def list(
@@ -189,6 +196,29 @@ class DurableChats:
         if not aborts and header is not None:  # its worker ended before it could say so
             await self._relay.close(conversation.id, chat_id)
         return aborts
+
+    async def send(
+        self, conversation: Conversation, principal: str, message: UserMessage, when: When
+    ) -> Receipt | None:
+        """Send a message into the chat that runs or waits in a conversation; None without one.
+
+        The engine also knows what has become of a message that was sent before the chat ended.
+        """
+        header = await self._relay.last(conversation.id, principal)
+        chat_id = waiting_on(conversation) or (None if header is None else header.chat_id)
+        if chat_id is None:
+            return None
+        try:
+            sent = await self._engine.send(chat_id, message, when=when)
+        except UsageError:  # the engine has deleted the chat, has not got it yet, or takes none
+            return None
+        except StoreError:
+            text = "The workers are not available; try again later."
+            raise Refused(503, text, retry_after="5") from None
+        if sent.status == "unknown":
+            raise Refused(409, "It is not known if this was delivered; load the messages.")
+        refused = sent.reason if sent.status == "returned" else None
+        return Receipt(id=sent.message.id, refused=refused)
 
     async def forget(self, key: str) -> None:
         """Delete the chats of a conversation from the engine. Raises Refused while one is open."""

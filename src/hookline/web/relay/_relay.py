@@ -276,6 +276,10 @@ class RedisRelay:
         """Return the header of a conversation's run in another process; None if no run exists."""
         return await self._remote_runs.running(key, principal)
 
+    async def last(self, key: str, principal: str) -> Header | None:
+        """Return the header of a conversation's last run, which may be over."""
+        return await self._remote_runs.last(key, principal)
+
     async def stop(self, key: str, principal: str, reason: str) -> bool:
         """Stop the run of a conversation in another process; returns False if there is no run."""
         return await self._inbox.stop(key, principal, reason)

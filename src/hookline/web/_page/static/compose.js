@@ -68,10 +68,10 @@ export function take() {
   files = [];
   showFiles();
   grow();
-  return { parts, back: () => giveBack(text, before) };
+  return { parts, back: () => putBack(text, before) };
 }
 
-function giveBack(text, before) {
+function putBack(text, before) {
   $('say').value = [text, $('say').value].filter(Boolean).join('\n');
   files = [...before, ...files];
   showFiles();
@@ -118,6 +118,13 @@ export function queue(id, parts, taken = null) {
 export function unqueue(id) {
   sent.delete(id);
   hideRow(id);
+}
+
+// Gives back a message that a hook has refused.
+export function giveBack(id, reason) {
+  sent.get(id)?.back();
+  unqueue(id);
+  hint(`Not delivered: ${reason}`);
 }
 
 // Gives back the messages that the ended answer has not taken.

@@ -2,7 +2,7 @@
 
 import { $, button, copyButton, make, seen } from './dom.js';
 import { Card } from './card.js';
-import { giveBackQueued, queue, unqueue } from './compose.js';
+import { giveBack, giveBackQueued, queue, unqueue } from './compose.js';
 import { Prose } from './markdown.js';
 import { actions, ask, wordsOf } from './server.js';
 import { Timeline } from './timeline.js';
@@ -262,6 +262,7 @@ export class View {
       case 'tool_call_finished': this.settle(event); break;
       case 'status': this.tell(event.call_id, event.type, event.data); break;
       case 'message_queued': queue(event.message.id, event.message.parts); break;
+      case 'message_returned': giveBack(event.message.id, event.reason); break;
       case 'message_added':
         this.delivered.add(event.message.id);
         unqueue(event.message.id);

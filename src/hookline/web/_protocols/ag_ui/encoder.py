@@ -245,7 +245,10 @@ class AgUiEncoder:
     def _sent(self, change: SentChanged) -> bytes:
         """Send a message that was sent into the chat; a delivered one becomes a message, too."""
         message = user_as_ag_ui(change.message)
-        note = _event("CUSTOM", name="message", value={"status": change.status, "message": message})
+        value: dict[str, Any] = {"status": change.status, "message": message}
+        if change.reason is not None:
+            value["reason"] = change.reason
+        note = _event("CUSTOM", name="message", value=value)
         if change.status != "delivered":
             return note
         self._messages.append(_text(message))

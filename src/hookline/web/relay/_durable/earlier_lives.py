@@ -15,6 +15,8 @@ from hookline.events import (
     ChatFailed,
     ChatStarted,
     MessageAdded,
+    MessageQueued,
+    MessageReturned,
     StepFinished,
     StepStarted,
     ToolCallFinished,
@@ -45,6 +47,10 @@ def name_of(event: ChatEvent) -> str | None:
             return f"result {id}"
         case ApprovalRequested(request=request):
             return f"question {request.id}"
+        case MessageQueued(message=message):
+            return f"queued {message.id}"
+        case MessageReturned(message=message):
+            return f"returned {message.id}"
         case MessageAdded(message=message):
             return f"message {message.id}"
         case ChatDone() | ChatAborted() | ChatFailed():

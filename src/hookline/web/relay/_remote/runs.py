@@ -50,6 +50,14 @@ class RemoteRuns:
         except self._link.outages:
             raise self._link.refusal() from None
 
+    async def last(self, key: str, principal: str) -> Header | None:
+        """Return the header of the conversation's last run, which may be over."""
+        try:
+            state = await self._link.state(key)
+        except self._link.outages:
+            raise self._link.refusal() from None
+        return None if state is None or state.header.principal != principal else state.header
+
     async def _follow(self, key: str, header: Header) -> RemoteRun:
         stream = self._link.names.log(key, header.run)
         while (pending := self.runs.get(stream)) is not None:
