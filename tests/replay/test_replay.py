@@ -173,7 +173,7 @@ async def test_the_report_is_a_table_json_and_html():
     assert report.table() == (
         "chat     step  call            was  now     by     why\n"
         "talk/c1  0     pay(amount=80)  ok   denied  limit  <i> [1mno\n"
-        "1 chats, 1 differ: denied 1"
+        "1 chat, 1 differs: denied 1"
     )
     assert json.loads(report.json())["verdicts"][0]["now"] == "denied"
     assert "&lt;i&gt;" in report.html()
