@@ -188,7 +188,7 @@ def verdicts_of(record: Record, base: Played, changed: Played) -> list[Verdict]:
 
 def _difference(call: CallOutcome, other: CallOutcome) -> tuple[Now, str] | None:
     """What has become of the call, and why; None if nothing has changed."""
-    if other.outcome == "aborted":
+    if other.outcome == "aborted" != call.outcome:
         return None  # the chat has ended: `_end` says how
     if other.prompts and not call.prompts:
         return "asks", " / ".join(other.prompts)
