@@ -76,7 +76,7 @@ def make_agent(turns, **options):
     helper = Agent(ScriptedModel(*["I have helped."] * 20), name="helper")
     tools = [pay, look, give_up, helper.as_tool(name="ask_helper")]
     agent = Agent(model, name="front", tools=tools, **options)
-    agent.add_hook("preToolCall", own_policy)
+    agent.add_hook("preToolCall", own_policy, inherit=False)
     agent.handoffs(Agent(model, name="desk", tools=tools))
     return agent
 
@@ -265,7 +265,7 @@ def policy(name):
 
 
 async def _live(turns, way, *hooks):
-    """The calls of a live chat: outcome, arguments that ran, text, and whether a person was asked."""
+    """The calls of a live chat: outcome, arguments that ran, text, whether a person was asked."""
     conversation = Conversation()
     asked = set()
 
