@@ -213,9 +213,7 @@ class Player:
         edited = None if ran is None or ran.arguments is None else dict(ran.arguments)
         outcome = message.outcome
         if outcome == "error" and recorded is not None and recorded.outcome == "aborted":
-            outcome = (
-                "aborted"  # its result says so; the chat goes on, and the model writes nothing
-            )
+            outcome = "aborted"  # only its result says so: the chat goes on, without answers
         return CallOutcome(
             step=step,
             tool=call.name,

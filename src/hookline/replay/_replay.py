@@ -49,11 +49,7 @@ async def replay(
             f"hooks={hooks!r} and without={without!r} change nothing; pass the hooks to try out, "
             "or the names of hooks to leave out"
         )
-    known = {name for hook in agent.hooks() for name in (hook.id, hook.name)}
-    for name in removed:
-        if name not in known:
-            names = ", ".join(sorted(repr(name) for name in known if name)) or "none"
-            raise UsageError(f"without={name!r} is not a hook of the agent; name one of: {names}")
+    _check_names(removed, agent)
     base = Player(agent, deps=deps)
     changed = Player(agent, hooks=added, without=removed, deps=deps)
     report = Report()
@@ -70,6 +66,15 @@ async def replay(
     if not report.chats and not report.unreadable:
         raise UsageError(f"records={records!r} has no chats; check the URL or path, and since=")
     return report
+
+
+def _check_names(names: Iterable[str], agent: Agent[Any]) -> None:
+    """Raise UsageError for a name that no hook of the agent has."""
+    known = {name for hook in agent.hooks() for name in (hook.id, hook.name)}
+    for name in names:
+        if name not in known:
+            choices = ", ".join(sorted(repr(name) for name in known if name)) or "none"
+            raise UsageError(f"without={name!r} is not a hook of the agent; name one of: {choices}")
 
 
 async def _each(records: Records, since: float | None) -> AsyncIterator[Record | Unreadable]:
