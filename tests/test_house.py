@@ -500,7 +500,7 @@ NEIGHBOURS = {
     "__main__": {"cli"},
     "cli": {"durable", "hooks", "mcp", "providers", "replay", "testing", "web", "workspace"},
     "mcp": {"providers"},
-    "replay": {"testing"},
+    "replay": {"durable", "testing"},
     "testing": {"hooks", "workspace"},
     "web": {"replay"},
     "workspace": {"hooks"},

@@ -7,7 +7,9 @@ import subprocess
 from tests._terminal import environment, program
 
 from hookline import Agent
+from hookline.durable import chats, client
 from hookline.hooks import audit
+from hookline.runtimes import Durable
 from hookline.stores import SQLStore
 from hookline.testing import ScriptedModel, call
 from hookline.testing.cassette import cassette
@@ -70,7 +72,7 @@ def test_a_hook_is_tried_out_on_stored_chats(tmp_path):
     assert done.stdout == (
         "chat     step  call            was  now     by     why\n"
         "talk/c1  0     pay(amount=20)  ok   denied  limit  too much\n"
-        "1 chats, 1 differ: denied 1\n"
+        "1 chat, 1 differs: denied 1\n"
     )
     assert done.returncode == 0
 
@@ -95,7 +97,7 @@ def test_a_hook_is_tried_out_on_a_cassette_and_on_an_audit_file(tmp_path, monkey
         assert done.stdout == (
             "chat  step  call            was  now     by     why\n"
             f"{chat}  0     pay(amount=20)  ok   denied  limit  too much\n"
-            "1 chats, 1 differ: denied 1\n"
+            "1 chat, 1 differs: denied 1\n"
         )
     wrong = run(folder, "replay", "app.py", "app:agent", "--hook", "app:limit")
     assert wrong.returncode == 2
@@ -113,7 +115,7 @@ def test_a_verdict_may_fail_a_build(tmp_path):
     assert "too much" in (folder / "out.html").read_text()
     assert run(folder, *words, "--fail-on", "allowed").returncode == 0
     left_out = run(folder, "replay", "chats.db", "app:agent", "--without", "ask")
-    assert left_out.stdout == "1 chats, 0 differ\n"
+    assert left_out.stdout == "1 chat, 0 differ\n"
 
 
 def test_wrong_use_exits_with_2_and_says_what_to_do(tmp_path):
@@ -127,3 +129,31 @@ def test_wrong_use_exits_with_2_and_says_what_to_do(tmp_path):
     }.items():
         done = run(folder, "replay", *words)
         assert (done.returncode, text in done.stderr) == (2, True), done.stderr
+
+
+async def _durable(folder):
+    async def pay(amount: int) -> str:
+        """Pay an amount."""
+        return f"paid {amount}"
+
+    url = f"sqlite:///{folder}/jobs.db"
+    model = ScriptedModel([call("pay", amount=5), call("pay", amount=20)], "done")
+    agent = Agent(model, tools=[pay], runtime=Durable())
+    async with chats(agent, url, queue="desk"), client(url, queue="desk") as jobs:
+        await jobs.result(await jobs.start("go", chat_id="c1"))
+
+
+def test_a_hook_is_tried_out_on_the_logs_of_durable_chats(tmp_path):
+    (tmp_path / "app.py").write_text(APP)
+    asyncio.run(_durable(tmp_path))
+    words = ("sqlite:///jobs.db", "app:agent", "--hook", "app:limit", "--queue", "desk")
+    done = run(tmp_path, "replay", *words, "--durable", "--since", "1d")
+    assert done.stdout == (
+        "chat  step  call            was  now     by     why\n"
+        "c1    0     pay(amount=20)  ok   denied  limit  too much\n"
+        "1 chat, 1 differs: denied 1\n"
+    )
+    late = run(tmp_path, "replay", *words, "--durable", "--since", "2999-01-01")
+    assert (late.returncode, "has no chats" in late.stderr) == (2, True)
+    wrong = run(tmp_path, "replay", *words)
+    assert (wrong.returncode, "add --durable" in wrong.stderr) == (2, True)

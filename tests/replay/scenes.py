@@ -1,11 +1,13 @@
-"""Generated chats in each kind of record: a model that calls tools, hooks, a person.
+"""Generated chats in each kind of record: tools, sub-agents, handoffs, aborts, hooks, a person.
 
 One playing of a scene is kept in a store, on a cassette and in an audit file. A second one, as a
 durable chat, is kept in a log.
 """
 
+import asyncio
 import os
 import random
+from contextlib import suppress
 from unittest.mock import patch
 
 from hookline import (
@@ -15,10 +17,12 @@ from hookline import (
     Conversation,
     Deny,
     MemoryStore,
+    Run,
     ToolMessage,
     define_hook,
     tool,
 )
+from hookline.errors import ChatAbortedError
 from hookline.hooks import audit
 from hookline.replay import record_of_log, records_in
 from hookline.runtimes import Durable, Journal
@@ -44,6 +48,15 @@ def look(name: str) -> str:
     return f"{name} is known"
 
 
+@tool
+async def give_up(run: Run) -> str:
+    """Abort the chat."""
+    RUNS.append(("give_up",))
+    run.abort("enough")
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
 def own_policy(ctx):
     """The agent's own hook: it denies, asks and edits."""
     amount = ctx.call.arguments.get("amount", 0)
@@ -59,22 +72,32 @@ def own_policy(ctx):
 
 
 def make_agent(turns, **options):
-    agent = Agent(ScriptedModel(*turns), tools=[pay, look], **options)
-    agent.add_hook("preToolCall", own_policy)
+    model = ScriptedModel(*turns)
+    helper = Agent(ScriptedModel(*["I have helped."] * 20), name="helper")
+    tools = [pay, look, give_up, helper.as_tool(name="ask_helper")]
+    agent = Agent(model, name="front", tools=tools, **options)
+    agent.add_hook("preToolCall", own_policy, inherit=False)
+    agent.handoffs(Agent(model, name="desk", tools=tools))
     return agent
 
 
-def make_turns(source):
+def make_turns(source, hands_off=False, aborts=False):
     """The answers of a model in one chat, and what a person decides."""
     turns = []
     for _ in range(source.randrange(0, 4)):
         turns.append([_call(source) for _ in range(source.randrange(1, 4))])
+    if hands_off:
+        turns.insert(source.randrange(0, len(turns) + 1), call("transfer_to_desk"))
+    if aborts:
+        turns.append(call("give_up"))
     turns.append(source.choice(["done", "That is all.", "secret 4711"]))
     return turns, source.choice(["approve", "deny", "edit"])
 
 
 def _call(source):
-    kind = source.randrange(10)
+    kind = source.randrange(11)
+    if kind == 10:
+        return call("ask_helper", input="What now?")
     if kind < 6:
         amount = source.choice([1, 13, 49, 50, 51, 99, 120, 500, -7])
         more = {"to": source.choice(["bob", "eve"])} if source.random() < 0.5 else {}
@@ -122,20 +145,21 @@ async def stored_scenes(number, seed=1, hooks=()):
     source, store, scenes = random.Random(seed), MemoryStore(), {}
     for place in range(number):
         conversation = Conversation.at(store, f"talk{place}")
-        for part in range(source.randrange(1, 3)):
-            turns, way = make_turns(source)
+        parts = source.randrange(1, 3)
+        for part in range(parts):
+            hands_off = part == parts - 1 and source.random() < 0.3
+            turns, way = make_turns(source, hands_off, source.random() < 0.2)
             waits = source.random() < 0.3
             agent = make_agent(turns)
             message = f"question {part} of talk{place}"
-            response = await agent.chat(
-                message,
-                conversation=conversation,
-                approver=None if waits else decide(way),
-                hooks=list(hooks),
-            )
-            while response.pending:  # answered later, by another chat
-                answers = {request.id: decide(way)(request, None) for request in response.pending}
-                response = await agent.resume(conversation, answers, hooks=list(hooks))
+            person = None if waits else decide(way)
+            with suppress(ChatAbortedError):
+                response = await agent.chat(
+                    message, conversation=conversation, approver=person, hooks=list(hooks)
+                )
+                while response.pending:  # answered later, by another chat
+                    answers = {ask.id: decide(way)(ask, None) for ask in response.pending}
+                    response = await agent.resume(conversation, answers, hooks=list(hooks))
             scenes[message] = turns, way
     return store, scenes
 
@@ -144,13 +168,14 @@ async def logged_scenes(number, seed=1):
     """Logs of durable chats, by chat, and the scenes by message."""
     source, logs, scenes = random.Random(seed), {}, {}
     for place in range(number):
-        turns, way = make_turns(source)
+        turns, way = make_turns(source, source.random() < 0.3, source.random() < 0.2)
         log = Log(decide(way))
         journal = await Journal.open(f"c{place}", log)
         agent = make_agent(turns, runtime=Durable())
-        await journal.carry(
-            lambda agent=agent, place=place: agent.chat(f"c{place}", chat_id=f"c{place}")
-        )
+        with suppress(ChatAbortedError):
+            await journal.carry(
+                lambda agent=agent, place=place: agent.chat(f"c{place}", chat_id=f"c{place}")
+            )
         logs[f"c{place}"] = log.batches
         scenes[f"c{place}"] = turns, way
     return logs, scenes
@@ -240,7 +265,7 @@ def policy(name):
 
 
 async def _live(turns, way, *hooks):
-    """The calls of a live chat: outcome, arguments that ran, and whether a person was asked."""
+    """The calls of a live chat: outcome, arguments that ran, text, whether a person was asked."""
     conversation = Conversation()
     asked = set()
 
@@ -248,28 +273,32 @@ async def _live(turns, way, *hooks):
         asked.add(request.call.id)
         return decide(way)(request, run)
 
-    response = await make_agent(turns).chat(
-        "go", approver=person, hooks=list(hooks), conversation=conversation
-    )
+    with suppress(ChatAbortedError):
+        await make_agent(turns).chat(
+            "go", approver=person, hooks=list(hooks), conversation=conversation
+        )
     calls = {}
-    for message in response.messages:
+    for message in conversation.messages:
         if isinstance(message, ToolMessage):
             ran = message.ran.arguments if message.ran is not None else None
-            calls[message.call_id] = (message.outcome, ran, message.call_id in asked)
+            asks = message.call_id in asked
+            calls[message.call_id] = (message.outcome, ran, message.text, asks)
     return calls
 
 
 def _kinds(before, after):
     """What became of each call that differs, in the words of a verdict."""
     changed = {}
-    for id, (outcome, ran, asked) in before.items():
-        other_outcome, other_ran, other_asked = after[id]
+    for id, (outcome, ran, text, asked) in before.items():
+        other_outcome, other_ran, other_text, other_asked = after[id]
         if other_asked and not asked:
             changed[id] = "asks"
         elif other_outcome != outcome:
             changed[id] = "denied" if other_outcome == "denied" else "allowed"
         elif other_ran != ran:
             changed[id] = "changed"
+        elif other_text != text and outcome == "error":  # the tools after another handoff
+            changed[id] = "result"
     return changed
 
 

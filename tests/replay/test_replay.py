@@ -10,6 +10,7 @@ from tests.replay.scenes import (
     KINDS,
     POLICIES,
     RUNS,
+    Log,
     all_records,
     expected_verdicts,
     look,
@@ -20,9 +21,10 @@ from tests.replay.scenes import (
 )
 
 from hookline import Agent, Deny, MemoryStore, define_hook
-from hookline.errors import UsageError
+from hookline.errors import ChatAbortedError, UsageError
 from hookline.hooks import audit
-from hookline.replay import Record, records_of, replay
+from hookline.replay import Record, record_of_log, records_of, replay
+from hookline.runtimes import Durable, Journal
 from hookline.testing import ScriptedModel, call, spans
 
 NUMBER = 20
@@ -139,7 +141,8 @@ async def test_hooks_on_answers_and_results_have_verdicts_too():
     )
     texts = [verdict for verdict in report if verdict.now == "text"]
     assert {(v.was, v.reason) for v in texts} == {("secret 4711", "secret ****")}
-    assert {v.tool for v in report if v.now == "result"} == {"pay", "look"}
+    tools = {v.tool for v in report if v.now == "result"}
+    assert tools == {"pay", "look", "ask_helper", "transfer_to_desk"}
 
 
 async def test_what_the_record_cannot_tell_is_counted_and_named():
@@ -161,6 +164,22 @@ async def test_deps_come_from_the_record():
     assert (len(allowed), bool(len(refused))) == (0, True)
 
 
+async def test_an_aborted_call_is_exact_and_denied_by_a_hook_that_refuses_it():
+    store = MemoryStore()
+    log = Log(None)
+    journal = await Journal.open("c1", log)
+    model = [call("pay", amount=1), call("give_up")]
+    with pytest.raises(ChatAbortedError):
+        await make_agent(model, store=store).chat("go", conversation="talk")
+    with pytest.raises(ChatAbortedError):
+        await journal.carry(lambda: make_agent(model, runtime=Durable()).chat("go", chat_id="c1"))
+    hook = define_hook("preToolCall", lambda ctx: Deny("go on"), tools=["give_up"])
+    for records in (store, [record_of_log("c1", log.batches)]):
+        report = await replay(records, make_agent([]), hooks=[hook])
+        assert [(v.tool, v.was, v.now) for v in report] == [("give_up", "aborted", "denied")]
+        assert report.inexact == {}
+
+
 async def test_the_report_is_a_table_json_and_html():
     store = MemoryStore()
     agent = Agent(ScriptedModel(call("pay", amount=80), "done"), tools=[pay], store=store)
@@ -173,7 +192,7 @@ async def test_the_report_is_a_table_json_and_html():
     assert report.table() == (
         "chat     step  call            was  now     by     why\n"
         "talk/c1  0     pay(amount=80)  ok   denied  limit  <i> [1mno\n"
-        "1 chats, 1 differ: denied 1"
+        "1 chat, 1 differs: denied 1"
     )
     assert json.loads(report.json())["verdicts"][0]["now"] == "denied"
     assert "&lt;i&gt;" in report.html()

@@ -1,11 +1,16 @@
 """The chats of a store or a file are read by one function, and a wrong file is an error."""
 
+import sqlite3
+import time
+
 import pytest
 
 from hookline import Agent, Deny, MemoryStore, ToolFailure, define_hook, tool
-from hookline.errors import OverloadedError, StopChat, UsageError
+from hookline.durable import chats, client
+from hookline.errors import JournalError, OverloadedError, StopChat, StoreError, UsageError
 from hookline.hooks import audit, retry
 from hookline.replay import records_in, replay
+from hookline.runtimes import Durable
 from hookline.stores import SQLStore
 from hookline.testing import ScriptedModel, call, raw_call
 from hookline.testing.cassette import cassette
@@ -223,3 +228,26 @@ async def test_a_chat_that_its_tool_has_ended_is_exact(tape, tmp_path):
         report = await replay(source, agent, hooks=[limit])
         assert [(verdict.call, verdict.now) for verdict in report] == [("pay(amount=20)", "denied")]
         assert report.inexact == {}
+
+
+async def test_a_log_or_conversation_that_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path):
+    url = f"sqlite:///{tmp_path}/chats.db"
+    agent = agent_of(runtime=Durable())
+    model = ScriptedModel(*[call("pay", amount=20), "done"] * 4)
+    async with client(url) as jobs, SQLStore(url) as store:
+        async with chats(Agent(model, tools=[pay], runtime=Durable()), url):
+            for id in ("good", "bad"):
+                await jobs.result(await jobs.start("go", chat_id=id))
+        for id in ("good", "bad"):
+            await Agent(model, tools=[pay], store=store).chat("go", conversation=id)
+        with sqlite3.connect(tmp_path / "chats.db") as database:
+            database.execute("UPDATE hookline_job_log SET data = x'00' WHERE id = 'bad'")
+            database.execute("UPDATE hookline_message SET body = '{' WHERE conversation_id = 'bad'")
+        for source in (jobs, store):
+            report = await replay(source, agent, hooks=[limit])
+            assert [verdict.now for verdict in report] == ["denied"]
+            assert [text.partition(": ")[0] for text in report.unreadable] == ["bad"]
+            assert report.summary().startswith("1 chat, 1 differs: denied 1\nunreadable: bad: ")
+            with pytest.raises((JournalError, StoreError)):
+                await read(source)
+        assert await read(jobs, since=time.time() + 60) == []

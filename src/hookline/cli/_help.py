@@ -142,9 +142,11 @@ For example:
 
   hookline replay chats.db app:agent --hook policies:refund_limit --since 7d
   hookline replay audit.jsonl app:agent --without approve --fail-on allowed
+  hookline replay sqlite:///jobs.db app:agent --durable --hook policies:refund_limit
 
-The records are a store, a cassette, or a file of audit(content=True). Each chat
-is played twice: with the agent's hooks as they are, and with the change. The
+The records are a store, a cassette, a file of audit(content=True), or with
+--durable the logs of an engine: a SQLite file, or postgresql://…. Each chat is
+played twice: with the agent's hooks as they are, and with the change. The
 differences are listed. The model writes what it wrote, and tools return what
 they returned: no model, tool, observer or telemetry is called.
 """

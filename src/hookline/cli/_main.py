@@ -189,6 +189,10 @@ def replay(
     agent: Target,
     /,
     *,
+    durable: Annotated[
+        bool, Parameter(help="The records are the logs of an engine of durable chats.")
+    ] = False,
+    queue: Annotated[str | None, Parameter(help="The queue of the durable chats.")] = None,
     hook: Annotated[
         list[str] | None, Parameter(help="module:attribute of a hook definition to add.")
     ] = None,
@@ -221,6 +225,8 @@ def replay(
         fail_on=tuple(fail_on or ()),
         as_json=output == "json",
         limit=limit,
+        is_durable=durable,
+        queue=queue,
     )
     return asyncio.run(_replay.run(as_agent(locate(agent), agent), options, Screen()))
 

@@ -209,13 +209,16 @@ class Player:
         )
 
     def _call(self, step: int, call: ToolCall, message: ToolMessage) -> CallOutcome:
-        ran = message.ran
+        ran, recorded = message.ran, self._calls.get(call.id)
         edited = None if ran is None or ran.arguments is None else dict(ran.arguments)
+        outcome = message.outcome
+        if outcome == "error" and recorded is not None and recorded.outcome == "aborted":
+            outcome = "aborted"  # only its result says so: the chat goes on, without answers
         return CallOutcome(
             step=step,
             tool=call.name,
             arguments=dict(call.arguments),
-            outcome=message.outcome,
+            outcome=outcome,
             ran=edited,
             text=message.text,
             hooks=() if ran is None else ran.hooks,

@@ -233,7 +233,7 @@ def _take_from_steps(lines: Sequence[Line], calls: dict[str, CallRecord]) -> Non
         if line.kind != "end" or len(key) != 5 or key[2] != "call" or key[3] not in calls:
             continue
         value, call = msgspec.json.decode(line.value), calls[key[3]]
-        if key[4] == "run":
+        if key[4] == "run" and value is not None:  # None: it was aborted while it ran
             result = msgspec.convert(value["result"], ToolResult | ToolFailure)
             calls[key[3]] = msgspec.structs.replace(call, result=result)
         elif key[4] == "answer":

@@ -7,16 +7,17 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from typing import Any, TypeAlias
 
 from hookline import Agent
+from hookline.durable import Client
 from hookline.errors import UsageError
 from hookline.points import as_tuple
 from hookline.replay._player import Player
 from hookline.replay._records import Record
 from hookline.replay._report import Report, inexact_reasons, verdicts_of
-from hookline.replay._sources import Source, records_in
+from hookline.replay._sources import Source, Unreadable, readings_in
 from hookline.storage import Store
 
 Records: TypeAlias = Source | Iterable[Record] | AsyncIterable[Record]
-"""A store, its URL, a file, or records that were read from somewhere else."""
+"""A store, its URL, a client of durable chats, a file, or records read from somewhere else."""
 
 
 async def replay(
@@ -32,7 +33,8 @@ async def replay(
 
     `hooks` are added to the agent's hooks; hooks whose id or name is in `without` are left out.
     `deps` makes the deps of a chat from its record. `since` is a time in seconds since the epoch:
-    conversations and chats before it are left out.
+    conversations and chats before it are left out. Conversations and logs that cannot be read are
+    in the report, with the reason.
 
     A call that asks for an approval gets the decision of the record, and is approved if there is
     none. After the first difference of a chat, the model might have written something else; these
@@ -47,30 +49,39 @@ async def replay(
             f"hooks={hooks!r} and without={without!r} change nothing; pass the hooks to try out, "
             "or the names of hooks to leave out"
         )
-    known = {name for hook in agent.hooks() for name in (hook.id, hook.name)}
-    for name in removed:
-        if name not in known:
-            names = ", ".join(sorted(repr(name) for name in known if name)) or "none"
-            raise UsageError(f"without={name!r} is not a hook of the agent; name one of: {names}")
+    _check_names(removed, agent)
     base = Player(agent, deps=deps)
     changed = Player(agent, hooks=added, without=removed, deps=deps)
     report = Report()
     async for record in _each(records, since):
+        if isinstance(record, Unreadable):
+            report.unreadable.append(f"{record.id}: {record.error}")
+            continue
         report.chats += 1
         before = await base.play(record)
         asked = {id for id, call in before.calls.items() if call.prompts}
         after = await changed.play(record, asked)
         report.verdicts += verdicts_of(record, before, after)
         report.inexact.update(inexact_reasons(record, before))
-    if not report.chats:
+    if not report.chats and not report.unreadable:
         raise UsageError(f"records={records!r} has no chats; check the URL or path, and since=")
     return report
 
 
-async def _each(records: Records, since: float | None) -> AsyncIterator[Record]:
-    if isinstance(records, (Store, str, os.PathLike)):
-        records = records_in(records, since=since)
-    if isinstance(records, AsyncIterable):
+def _check_names(names: Iterable[str], agent: Agent[Any]) -> None:
+    """Raise UsageError for a name that no hook of the agent has."""
+    known = {name for hook in agent.hooks() for name in (hook.id, hook.name)}
+    for name in names:
+        if name not in known:
+            choices = ", ".join(sorted(repr(name) for name in known if name)) or "none"
+            raise UsageError(f"without={name!r} is not a hook of the agent; name one of: {choices}")
+
+
+async def _each(records: Records, since: float | None) -> AsyncIterator[Record | Unreadable]:
+    if isinstance(records, (Store, Client, str, os.PathLike)):
+        async for reading in readings_in(records, since=since):
+            yield reading
+    elif isinstance(records, AsyncIterable):
         async for record in records:
             yield record
     else:

@@ -80,7 +80,7 @@ class Report(msgspec.Struct, kw_only=True):
     inexact: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Why records could not be played exactly, with the number of chats."""
     unreadable: list[str] = []
-    """Records that could not be read or played, with the reason."""
+    """Conversations and logs that could not be read, with the reason."""
 
     def __iter__(self) -> Iterator[Verdict]:
         return iter(self.verdicts)
@@ -101,10 +101,15 @@ class Report(msgspec.Struct, kw_only=True):
     def summary(self) -> str:
         """`1000 chats, 13 differ: asks 9, denied 4`, and what was inexact."""
         kinds = ", ".join(f"{now} {count}" for now, count in sorted(self.counts.items()))
-        lines = [f"{self.chats} chats, {self.differing} differ" + (f": {kinds}" if kinds else "")]
+        verb = "differs" if self.differing == 1 else "differ"
+        head = f"{_counted(self.chats, 'chat')}, {self.differing} {verb}"
+        lines = [f"{head}: {kinds}" if kinds else head]
         if any(verdict.after for verdict in self.verdicts):
             lines.append("* after an earlier difference in the chat")
-        lines += [f"inexact in {count} chats: {why}" for why, count in self.inexact.most_common()]
+        lines += [
+            f"inexact in {_counted(count, 'chat')}: {why}"
+            for why, count in self.inexact.most_common()
+        ]
         lines += [f"unreadable: {why}" for why in self.unreadable]
         return "\n".join(lines)
 
@@ -136,6 +141,10 @@ class Report(msgspec.Struct, kw_only=True):
         )
         summary = html.escape(self.summary()).replace("\n", "<br>")
         return f"<section><p>{summary}</p><table><tr>{head}</tr>{rows}</table></section>"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _plain(text: str) -> str:
@@ -179,7 +188,7 @@ def verdicts_of(record: Record, base: Played, changed: Played) -> list[Verdict]:
 
 def _difference(call: CallOutcome, other: CallOutcome) -> tuple[Now, str] | None:
     """What has become of the call, and why; None if nothing has changed."""
-    if other.outcome == "aborted":
+    if other.outcome == "aborted" != call.outcome:
         return None  # the chat has ended: `_end` says how
     if other.prompts and not call.prompts:
         return "asks", " / ".join(other.prompts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import AsyncExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -13,6 +14,7 @@ from hookline import Agent, HookDef
 from hookline.cli._target import deps_at, object_at
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
+from hookline.durable import client
 from hookline.errors import UsageError
 from hookline.replay import Record, Report, replay
 
@@ -31,6 +33,8 @@ class ReplayOptions(NamedTuple):
     fail_on: tuple[str, ...]
     as_json: bool
     limit: int
+    is_durable: bool
+    queue: str | None
 
 
 def hooks_at(targets: Collection[str]) -> list[Any]:
@@ -65,13 +69,21 @@ def since_of(text: str | None, now: float) -> float | None:
 
 async def run(located: Awaitable[Agent[Any]], options: ReplayOptions, screen: Screen) -> int:
     """Replay the chats and print the report; returns 1 for a verdict that `--fail-on` names."""
+    if options.queue is not None and not options.is_durable:
+        raise UsageError(
+            f"--queue {options.queue} is a queue of durable chats; add --durable to read their logs"
+        )
     hooks, since = hooks_at(options.hooks), since_of(options.since, time.time())
     deps: Callable[[Record], Any] | None = None
     if options.deps is not None:
         deps = _constant(await deps_at(options.deps)())
-    report = await replay(
-        options.records, await located, hooks=hooks, without=options.without, since=since, deps=deps
-    )
+    async with AsyncExitStack() as stack:
+        records: Any = options.records
+        if options.is_durable:
+            records = await stack.enter_async_context(client(records, queue=options.queue))
+        report = await replay(
+            records, await located, hooks=hooks, without=options.without, since=since, deps=deps
+        )
     _show(report, options, screen)
     return 1 if any(report.counts[now] for now in options.fail_on) else 0
 
