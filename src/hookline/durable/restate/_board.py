@@ -206,7 +206,8 @@ class Board(Ingress):
             f"WHERE target_service_name = {_quoted(self._name)} AND target_handler_name = 'abort' "
             f"AND target_service_key = {_quoted(id)} ORDER BY created_at LIMIT 1",
         )
-        created, ended = chat.created.timestamp(), chat.ended and chat.ended.timestamp()
+        created = chat.created.timestamp()
+        ended = None if chat.ended is None else chat.ended.timestamp()
         aborted = requests[0].created.timestamp() if requests else ended or created
         times = _times(journal)
         return Record(
@@ -277,10 +278,12 @@ class Board(Ingress):
         """Delete all jobs that ended before this time; returns their number."""
         total = 0
         where = f"AND i.status = 'completed' AND i.completed_at < {_time(before)}"
-        while chats := await self._select(where):
+        while True:
+            chats = await self._select(where)
             for chat in chats:
                 total += await self.delete(chat.id)
-        return total
+            if len(chats) < _PAGE:
+                return total
 
     async def send(self, id: str, body: str) -> bool:
         """Raise UsageError: a chat on Restate takes no messages."""
