@@ -8,17 +8,16 @@ purges invocations.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 import msgspec
 
 from hookline.durable._job import Fields, fields_of
 from hookline.durable._status import ChatStatus, Counts, Query, Record, State, state_of
+from hookline.durable.restate._journal import bytes_of, input_of, lives_of, times_of
 from hookline.durable.restate._requests import Ingress, admin_of
 from hookline.errors import StoreError, UsageError
-from hookline.runtimes import Batch
 
 T = TypeVar("T")
 _PAGE: Final = 1000  # chats of one query
@@ -30,7 +29,6 @@ _STATES: Final[dict[str, State]] = {
     "paused": "quarantined",
 }
 _OVER: Final = ("done", "aborted", "failed")
-_batch: Final = msgspec.json.Decoder(Batch)
 
 
 class _Chat(msgspec.Struct, frozen=True):
@@ -189,7 +187,7 @@ class Board(Ingress):
             f"WHERE id = {_quoted(chat.invocation)} ORDER BY index",
         )
         journal = [(entry.at.timestamp(), msgspec.json.decode(entry.entry)) for entry in entries]
-        batches = [(at, data) for at, entry in journal if (data := _bytes_of(entry, "Run"))]
+        batches = [(at, data) for at, entry in journal if (data := bytes_of(entry, "Run"))]
         at_key = f"service_name = {_quoted(self._name)} AND service_key = {_quoted(id)}"
         questions = await self._rows(
             _Text, f"SELECT key, value_utf8 AS text FROM state WHERE {at_key} ORDER BY key"
@@ -209,7 +207,7 @@ class Board(Ingress):
         created = chat.created.timestamp()
         ended = None if chat.ended is None else chat.ended.timestamp()
         aborted = requests[0].created.timestamp() if requests else ended or created
-        times = _times(journal)
+        times = times_of(journal)
         return Record(
             id=id,
             created=created,
@@ -218,8 +216,8 @@ class Board(Ingress):
             ended=ended,
             state=None if outcome is None else state_of(outcome),
             outcome=outcome,
-            input=_input(chat),
-            lives=list(_lives(batches)),
+            input=input_of(chat.entry),
+            lives=list(lives_of(batches)),
             batches=batches,
             questions=[
                 (
@@ -323,52 +321,4 @@ def _matches(query: Query, fields: Fields) -> bool:
 
 
 def _fields(chat: _Chat) -> Fields:
-    return fields_of(_input(chat))
-
-
-def _input(chat: _Chat) -> str:
-    """The job of a chat; empty if Restate keeps its journal no longer."""
-    if chat.entry is None:
-        return ""
-    return bytes(msgspec.json.decode(chat.entry)["Command"]["Input"]["payload"]).decode()
-
-
-def _completion(entry: Any, kind: str) -> Any:
-    """The completion of this kind in an entry of the journal, or None."""
-    notification = entry.get("Notification")
-    return notification and notification.get("Completion", {}).get(kind)
-
-
-def _bytes_of(entry: Any, kind: str) -> bytes:
-    completion = _completion(entry, kind)
-    return bytes(completion["result"].get("Success", b"")) if completion else b""
-
-
-def _times(journal: list[tuple[float, Any]]) -> dict[str, float]:
-    """When the questions were asked and answered, by the keys of the state and of the promises."""
-    times: dict[str, float] = {}
-    answers: dict[int, str] = {}
-    for at, entry in journal:
-        command = entry.get("Command") or {}
-        if "SetState" in command:
-            times[command["SetState"]["key"]] = at
-        if "GetPromise" in command:
-            answers[command["GetPromise"]["completion_id"]] = command["GetPromise"]["key"]
-        completion = _completion(entry, "GetPromise")
-        if completion and completion["completion_id"] in answers:
-            times[answers[completion["completion_id"]]] = at
-    return times
-
-
-def _lives(
-    batches: list[tuple[float, bytes]],
-) -> Iterator[tuple[str, str | None, float, float | None, str | None]]:
-    """The lives of a chat: Restate does not tell which worker ran them, so they have numbers."""
-    for at, data in batches:
-        try:
-            lines = _batch.decode(data).lines
-        except msgspec.DecodeError:  # of newer code
-            continue
-        for line in lines:
-            if line.kind == "life":
-                yield f"{line.key}.", None, at, None, None
+    return fields_of(input_of(chat.entry))
