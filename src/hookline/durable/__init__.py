@@ -73,7 +73,7 @@ def client(url: str, *, queue: str | None = None, admin: str | None = None) -> C
     options: dict[str, str] = in_queue(name, queue)
     if admin is not None:
         if name != "restate":
-            raise UsageError(f"admin={admin!r} is for Restate; omit it for {shown_url(url)!r}")
+            raise UsageError(f"admin={admin!r} is for Restate; remove it for {shown_url(url)!r}")
         options["admin"] = admin
     jobs: Client = engine.Chats(url, **options)
     return jobs
