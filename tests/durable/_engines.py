@@ -179,7 +179,7 @@ class Engine:
 
         module = import_module(f"hookline.durable.{self.name}")
         chosen = self.options()
-        kept = {name: chosen[name] for name in ("poll", "queue", "name") if name in chosen}
+        kept = {name: chosen[name] for name in ("poll", "queue", "name", "admin") if name in chosen}
         made: Client = module.Chats(self.address, **kept)
         return made
 

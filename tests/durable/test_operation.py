@@ -9,7 +9,7 @@ import sqlite3
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +20,7 @@ from tests.durable.figures import turns
 from tests.durable.test_engines import asking, waits
 from tests.web._server import eventually
 
-from hookline import Agent, ApprovalRequest, Approve, ToolCall, tool
+from hookline import Agent, ApprovalRequest, Approve, Ask, ToolCall, tool
 from hookline.durable._client import Client
 from hookline.durable._polled.claims import Claim, Selection
 from hookline.durable._polled.jobs import Jobs
@@ -29,6 +29,7 @@ from hookline.durable._polled.schema import LATEST
 from hookline.durable.sqlite._file import File
 from hookline.errors import ChatAbortedError, RemoteChatError, StoreError, UsageError
 from hookline.runtimes import Durable
+from hookline.stores import SQLStore
 from hookline.testing import ScriptedModel, call
 
 POLLED = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
@@ -88,7 +89,6 @@ async def test_a_turn_beside_foreign_and_refused_chats_costs_one_statement_howev
 # ── messages of clients ─────────────────────────────────────────────────────────────────────
 
 
-@POLLED
 async def test_a_clean_up_in_the_middle_of_a_wait_loses_no_answer(engine: Engine) -> None:
     ran: list[str] = []
     agent = asking(ran, call("delete", path="a"), call("delete", path="b"), "Done.")
@@ -347,7 +347,6 @@ async def test_an_operator_lists_retries_aborts_and_deletes_chats(
     await jobs.aclose()
 
 
-@POLLED
 async def test_a_clean_up_deletes_what_has_ended_and_no_chat_that_lives(
     engine: Engine, client: Client
 ) -> None:
@@ -358,7 +357,9 @@ async def test_a_clean_up_deletes_what_has_ended_and_no_chat_that_lives(
         await engine.at_rest(worker)
         assert (await client.status(waiting)).state == "waiting"
         over = await client.start("Hi.", agent="renamed")
-        assert await client.abort(over, force=True)
+        await client.abort(over, force=True)
+        with pytest.raises((ChatAbortedError, RemoteChatError)):  # Restate fails it at once
+            await client.result(over)
         assert await client.cleanup(older_than=1000.0) == 0
         assert await client.cleanup(older_than=-1.0) == 1
         await client.answer(waiting, {request: Approve()})
@@ -368,7 +369,6 @@ async def test_a_clean_up_deletes_what_has_ended_and_no_chat_that_lives(
         await client.result(over)
 
 
-@POLLED
 async def test_a_client_that_lists_creates_no_file_and_no_queue(
     engine: Engine, client: Client
 ) -> None:
@@ -380,12 +380,97 @@ async def test_a_client_that_lists_creates_no_file_and_no_queue(
         assert not await asyncio.to_thread(os.path.exists, engine.address)
 
 
+async def test_an_operator_reads_what_has_happened_to_a_chat(
+    engine: Engine, client: Client
+) -> None:
+    async with engine.worker(asking([], call("delete", path="a"), "Done.")) as worker:
+        id = await client.start("Delete a.", agent="agent", key="acme")
+        request = await waits(client, id)
+        await engine.at_rest(worker)
+        [status] = await client.list(state="waiting", agent="agent", key="acme")
+        assert (status.id, status.ended) == (id, None)
+        assert await client.list(state="running") == await client.list(key="zoo") == ()
+        assert await client.list(older_than=1000.0) == ()
+        assert (await client.counts()).resting == 1
+        events = client.watch(id, poll=0.05)
+        kinds: list[str] = []
+        async with aclosing(events):
+            async for event in events:
+                kinds.append(event.kind)
+                if event.kind == "question":
+                    assert (event.name, event.text) == (request, "delete")
+                    await client.answer(id, {request: Approve(by="ada")})
+        assert (await client.status(id)).state == "done"
+    timeline = await client.timeline(id)
+    places = [kinds.index(kind) for kind in ("start", "life", "question", "answer", "end")]
+    assert places == sorted(places)
+    assert "approved by ada" in [event.text for event in timeline if event.kind == "answer"]
+    assert ("step/0/model", "calls delete") in [(event.name, event.text) for event in timeline]
+    assert [event.kind for event in timeline][-1] == "end"
+    await client.delete(id)
+    with pytest.raises(UsageError, match="no durable chat"):
+        await client.timeline(id)
+
+
+async def test_an_operator_ends_and_forgets_chats_that_wait(
+    engine: Engine, client: Client, tmp_path: Path
+) -> None:
+    ran: list[str] = []
+
+    @tool
+    async def charge() -> str:
+        """Charge."""
+        ran.append("charge")
+        return "charged"
+
+    model = ScriptedModel(*[call("charge")] * 3)
+    async with SQLStore(f"sqlite:///{tmp_path}/store.db") as store, AsyncExitStack() as stack:
+        agent: Agent[Any] = Agent(model, tools=[charge], store=store, runtime=Durable())
+        agent.add_hook("preToolCall", lambda ctx: Ask("Really?"))
+        worker = await stack.enter_async_context(engine.worker(agent))
+        for id in ("one", "two", "two-more"):
+            await waits(client, await client.start("Hi.", chat_id=id, conversation=id))
+        await engine.at_rest(worker)
+        with pytest.raises(UsageError, match="before it is over"):
+            await client.delete("one")
+        assert await client.abort("one", force=True)
+        assert (await client.status("one")).state == "aborted"
+        with pytest.raises(ChatAbortedError):
+            await client.result("one")
+        assert not await client.abort("one", force=True)
+        assert await client.delete_conversation("two") == 1
+        assert [status.id for status in await client.list(conversation="two")] == ["two-more"]
+    assert ran == []
+
+
 @pytest.mark.parametrize("engine", ["restate"], indirect=True)
-async def test_restate_has_a_program_of_its_own_for_operators(client: Client) -> None:
-    with pytest.raises(UsageError, match="restate invocations list"):
-        await client.list()
-    with pytest.raises(UsageError, match="restate invocations list"):
-        await client.abort("chat-1", force=True)
+async def test_an_operator_puts_a_chat_on_restate_in_quarantine_and_retries_it(
+    engine: Engine, client: Client
+) -> None:
+    agent: Agent[Any] = Agent(ScriptedModel("Hello."), runtime=Durable())
+    async with engine.worker(agent):
+        await client.result(await client.start("Hi."))
+    id = await client.start("Hi.")
+    while await client.list(state="running"):  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+    await client.quarantine(id)
+    assert [status.id for status in await client.list(state="quarantined")] == [id]
+    assert (await client.counts()).quarantined == 1
+    async with engine.worker(Agent(ScriptedModel("Hello again."), runtime=Durable())):
+        await client.retry(id)
+        assert (await client.result(id)).text == "Hello again."
+    with pytest.raises(UsageError, match="not quarantined"):
+        await client.retry(id)
+
+
+@pytest.mark.parametrize("engine", ["restate"], indirect=True)
+async def test_what_restate_cannot_do_names_its_own_means(client: Client) -> None:
+    with pytest.raises(UsageError, match="stop its workers"):
+        await client.drain()
+    with pytest.raises(UsageError, match="start a worker"):
+        await client.resume()
+    with pytest.raises(UsageError, match="takes no messages"):
+        await client.send("chat-1", "Hi.")
 
 
 # ── the file ────────────────────────────────────────────────────────────────────────────────

@@ -20,6 +20,8 @@ from hookline.durable._job import MakeDeps, Relay
 from hookline.durable._status import ChatStatus, Counts
 from hookline.durable._timeline import ChatMessage, Event
 from hookline.durable._urls import AnyWorker, Policy, engine_of, in_queue
+from hookline.errors import UsageError
+from hookline.storage import shown_url
 
 __all__ = [
     "ChatMessage",
@@ -60,12 +62,18 @@ def chats(
     return worker
 
 
-def client(url: str, *, queue: str | None = None) -> Client:
+def client(url: str, *, queue: str | None = None, admin: str | None = None) -> Client:
     """Return the client that starts, answers, aborts and awaits chats, from any process.
 
-    `queue` is the queue of the workers. Raises UsageError if the URL names no known engine, or if a
-    package is missing.
+    `queue` is the queue of the workers. `admin` is the address of Restate's admin API, by default
+    port 9070 on the host of the URL. Raises UsageError if the URL names no known engine, if a
+    package is missing, or if another engine than Restate has an `admin`.
     """
     name, engine = engine_of(url)
-    jobs: Client = engine.Chats(url, **in_queue(name, queue))
+    options: dict[str, str] = in_queue(name, queue)
+    if admin is not None:
+        if name != "restate":
+            raise UsageError(f"admin={admin!r} is for Restate; remove it for {shown_url(url)!r}")
+        options["admin"] = admin
+    jobs: Client = engine.Chats(url, **options)
     return jobs

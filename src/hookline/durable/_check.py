@@ -104,7 +104,7 @@ async def check_chats(
 ) -> tuple[Replay, ...]:
     """Replay the records of all open chats that this agent may run; at most `timeout` seconds each.
 
-    Raises UsageError if the agent has no `runtime=Durable()`, and on Restate.
+    Raises UsageError if the agent has no `runtime=Durable()`.
     """
     check_agent(agent, None)
     replays: list[Replay] = []

@@ -47,7 +47,7 @@ _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _request: Final = msgspec.json.Decoder(ApprovalRequest)
 
 
-class Board(Protocol):
+class Board(Operated, Protocol):
     """The operations of an engine; all texts are JSON."""
 
     async def add(self, id: str, job: str, /) -> object:
@@ -194,7 +194,7 @@ class Client:
         except (TypeError, ValueError) as exc:
             raise UsageError(f"message={message!r} must be JSON: {exc}; pass JSON data") from exc
         most = MAX_QUEUED
-        sending = await self._operated.send(chat_id, id, body, most)
+        sending = await self._board.send(chat_id, id, body, most)
         while sending in ("repeated", "full"):
             messages = await self.sent(chat_id)
             if sending == "repeated":
@@ -203,7 +203,7 @@ class Client:
             if decided + MAX_QUEUED == most:
                 break
             most = decided + MAX_QUEUED
-            sending = await self._operated.send(chat_id, id, body, most)
+            sending = await self._board.send(chat_id, id, body, most)
         reasons = {"over": TOO_LATE, "full": f"{MAX_QUEUED} messages wait already"}
         return ChatMessage(
             message=sent.message,
@@ -235,7 +235,7 @@ class Client:
             raise UsageError(f"reason={reason!r} of an abort must be text")
         if force:
             outcome = aborted_outcome(chat_id, reason)
-            if await self._operated.discard(_check_id(chat_id), outcome, "aborted"):
+            if await self._board.discard(_check_id(chat_id), outcome, "aborted"):
                 return True
         return await self._board.abort(_check_id(chat_id), text)
 
@@ -285,15 +285,6 @@ class Client:
 
     # ── of operators ────────────────────────────────────────────────────────────────────────
 
-    @property
-    def _operated(self) -> Operated:
-        if not isinstance(self._board, Operated):
-            raise UsageError(
-                f"{type(self)!r} cannot list, end, delete or send to the chats on Restate; use "
-                "Restate's own program, as in `restate invocations list`, or its user interface"
-            )
-        return self._board
-
     async def list(
         self,
         *,
@@ -318,21 +309,21 @@ class Client:
             before=before,
             limit=limit,
         )
-        return tuple(await self._operated.chats(check_query(query)))
+        return tuple(await self._board.chats(check_query(query)))
 
     async def status(self, chat_id: str) -> ChatStatus:
         """Return the state of a chat. Raises UsageError for an unknown chat."""
-        for status in await self._operated.chats(Query(id=_check_id(chat_id))):
+        for status in await self._board.chats(Query(id=_check_id(chat_id))):
             return status
         raise UsageError(f"there is no durable chat {chat_id!r} here; start it first")
 
     async def counts(self) -> Counts:
         """Return the figures of the queue."""
-        return await self._operated.counts()
+        return await self._board.counts()
 
     async def record(self, chat_id: str) -> Record:
         """Return all that the engine knows about a chat. Raises UsageError for an unknown chat."""
-        return await self._operated.record(_check_id(chat_id))
+        return await self._board.record(_check_id(chat_id))
 
     async def timeline(self, chat_id: str) -> tuple[Event, ...]:
         """Return what has happened to a chat: its lives, steps, questions and answers.
@@ -364,7 +355,7 @@ class Client:
         """
         words = "an operator put this chat into quarantine"
         outcome = encode_outcome(chat_id, RemoteChatError(chat_id, "Quarantined", words))
-        if not await self._operated.discard(_check_id(chat_id), outcome, "quarantined"):
+        if not await self._board.discard(_check_id(chat_id), outcome, "quarantined"):
             raise UsageError(f"chat {chat_id!r} runs or is over; abort() it, or wait for its end")
 
     async def drain(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109
@@ -372,9 +363,9 @@ class Client:
 
         The running model calls and tool calls end; their chats wait for `resume`. Chats can still
         be started, answered and aborted. Raises TimeoutError if calls run for longer than `timeout`
-        seconds; the queue stays drained.
+        seconds; the queue stays drained. Raises UsageError on Restate: stop the workers instead.
         """
-        await self._operated.drain()
+        await self._board.drain()
         async with asyncio.timeout(timeout):
             still = 0
             while still < 2:  # a claim may have begun just before
@@ -383,14 +374,14 @@ class Client:
 
     async def resume(self) -> None:
         """Let the workers of this queue take chats again, after `drain`."""
-        await self._operated.resume()
+        await self._board.resume()
 
     async def retry(self, chat_id: str) -> None:
         """Queue a quarantined chat again, with no deaths.
 
         Raises UsageError if the chat is not quarantined.
         """
-        if not await self._operated.retry(_check_id(chat_id)):
+        if not await self._board.retry(_check_id(chat_id)):
             raise UsageError(f"chat {chat_id!r} is not quarantined; look at status({chat_id!r})")
 
     async def delete(self, chat_id: str) -> None:
@@ -398,7 +389,7 @@ class Client:
 
         Raises UsageError if the chat is not over.
         """
-        if not await self._operated.delete(_check_id(chat_id)):
+        if not await self._board.delete(_check_id(chat_id)):
             raise UsageError(f"chat {chat_id!r} cannot be deleted before it is over; use abort()")
 
     async def delete_conversation(self, conversation: str) -> int:
@@ -406,14 +397,14 @@ class Client:
 
         Chats that wait end without an outcome. Delete the conversation in its store too.
         """
-        return await self._operated.forget(conversation)
+        return await self._board.forget(conversation)
 
     async def cleanup(self, *, older_than: float) -> int:
         """Delete the chats that ended more than `older_than` seconds ago; returns their number.
 
         Quarantined chats stay. Workers do this by themselves, after their `retention`.
         """
-        return await self._operated.cleanup(time.time() - older_than)
+        return await self._board.cleanup(time.time() - older_than)
 
     async def aclose(self) -> None:
         """Close the connections; the next call of a method opens new connections."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, Protocol, get_args, runtime_checkable
+from typing import Final, Literal, Protocol, get_args
 
 import msgspec
 
@@ -110,7 +110,6 @@ def check_query(query: Query) -> Query:
     return query
 
 
-@runtime_checkable
 class Operated(Protocol):
     """An engine whose chats can be listed, retried and deleted through hookline."""
 

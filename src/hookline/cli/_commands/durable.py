@@ -36,6 +36,9 @@ Url = Annotated[
 ]
 Id = Annotated[str, Parameter(help="The id of the chat.")]
 Queue = Annotated[str | None, Parameter(help="The queue of the workers.")]
+Admin = Annotated[
+    str | None, Parameter(help="Restate's admin API. Defaults to port 9070 of the same host.")
+]
 Output = Annotated[Literal["text", "json"], Parameter(help="json: the same as JSON.")]
 
 HELP: Final = """Look after the durable chats of an engine.
@@ -57,9 +60,11 @@ For example:
 app = App(name="durable", help=HELP, help_format="plaintext")
 
 
-def _run(url: str, queue: str | None, work: Callable[[Client], Awaitable[Any]]) -> Any:
+def _run(
+    url: str, queue: str | None, admin: str | None, work: Callable[[Client], Awaitable[Any]]
+) -> Any:
     async def run() -> Any:
-        async with client(url, queue=queue) as jobs:
+        async with client(url, queue=queue, admin=admin) as jobs:
             return await work(jobs)
 
     return asyncio.run(run())
@@ -88,6 +93,7 @@ def ls(
     ] = None,
     limit: Annotated[int, Parameter(converter=whole, help="The most chats to list.")] = 100,
     queue: Queue = None,
+    admin: Admin = None,
     output: Output = "text",
 ) -> int:
     """List chats, the oldest first."""
@@ -103,7 +109,7 @@ def ls(
             limit=limit,
         )
 
-    chats: tuple[ChatStatus, ...] = _run(url, queue, work)
+    chats: tuple[ChatStatus, ...] = _run(url, queue, admin, work)
     if output == "json":
         print(json.dumps(msgspec.to_builtins(chats), indent=2))
         return 0
@@ -126,13 +132,15 @@ def _row(chat: ChatStatus) -> Line:
 
 
 @app.command
-def show(url: Url, id: Id, /, *, queue: Queue = None, output: Output = "text") -> int:
+def show(
+    url: Url, id: Id, /, *, queue: Queue = None, admin: Admin = None, output: Output = "text"
+) -> int:
     """Show what has happened to a chat: its lives, steps, questions and answers."""
 
     async def work(jobs: Client) -> tuple[ChatStatus, tuple[Event, ...]]:
         return await jobs.status(id), await jobs.timeline(id)
 
-    status, events = _run(url, queue, work)
+    status, events = _run(url, queue, admin, work)
     if output == "json":
         print(json.dumps([msgspec.to_builtins(event) for event in events], indent=2))
         return 0
@@ -151,16 +159,16 @@ def _event(event: Event) -> Line:
 
 
 @app.command
-def retry(url: Url, id: Id, /, *, queue: Queue = None) -> int:
+def retry(url: Url, id: Id, /, *, queue: Queue = None, admin: Admin = None) -> int:
     """Queue a quarantined chat again."""
-    _run(url, queue, lambda jobs: jobs.retry(id))
+    _run(url, queue, admin, lambda jobs: jobs.retry(id))
     return 0
 
 
 @app.command
-def quarantine(url: Url, id: Id, /, *, queue: Queue = None) -> int:
+def quarantine(url: Url, id: Id, /, *, queue: Queue = None, admin: Admin = None) -> int:
     """Put a chat that no worker runs into quarantine, until it is retried."""
-    _run(url, queue, lambda jobs: jobs.quarantine(id))
+    _run(url, queue, admin, lambda jobs: jobs.quarantine(id))
     return 0
 
 
@@ -176,9 +184,10 @@ def send(
         Parameter(help="next: before the next request; idle: when the chat would end."),
     ] = "next",
     queue: Queue = None,
+    admin: Admin = None,
 ) -> int:
     """Send a message into a chat. Exits with 1 if the chat is over."""
-    message: ChatMessage = _run(url, queue, lambda jobs: jobs.send(id, text, when=when))
+    message: ChatMessage = _run(url, queue, admin, lambda jobs: jobs.send(id, text, when=when))
     if message.status == "returned":
         Screen().fault(f"chat {strict(id)} is over: the message was not delivered")
         return 1
@@ -194,9 +203,10 @@ def abort(
     reason: Annotated[str | None, Parameter(help="The reason, for hooks and the result.")] = None,
     force: Annotated[bool, Parameter(help="End a chat that no worker runs at once.")] = False,
     queue: Queue = None,
+    admin: Admin = None,
 ) -> int:
     """Abort a chat."""
-    if not _run(url, queue, lambda jobs: jobs.abort(id, reason, force=force)):
+    if not _run(url, queue, admin, lambda jobs: jobs.abort(id, reason, force=force)):
         Screen().fault(f"chat {strict(id)} is over")
         return 1
     return 0
@@ -211,6 +221,7 @@ def drain(
         str | None, Parameter(help="How long to wait for running calls, such as 60s or 5m.")
     ] = None,
     queue: Queue = None,
+    admin: Admin = None,
 ) -> int:
     """Let workers take no chats until `resume`, and wait until no chat runs.
 
@@ -223,7 +234,7 @@ def drain(
             await jobs.drain(timeout=limit)
         return await jobs.counts()
 
-    counts: Counts = _run(url, queue, work)
+    counts: Counts = _run(url, queue, admin, work)
     figures = f"{counts.queued + counts.resting} wait, {counts.quarantined} are quarantined"
     if counts.running:
         Screen().fault(f"not drained yet: {counts.running} chats run, {figures}")
@@ -233,9 +244,9 @@ def drain(
 
 
 @app.command
-def resume(url: Url, /, *, queue: Queue = None) -> int:
+def resume(url: Url, /, *, queue: Queue = None, admin: Admin = None) -> int:
     """Let workers take chats again, after `drain`."""
-    _run(url, queue, lambda jobs: jobs.resume())
+    _run(url, queue, admin, lambda jobs: jobs.resume())
     return 0
 
 
@@ -246,10 +257,11 @@ def cleanup(
     *,
     older_than: Annotated[str, Parameter(help="How long ago they ended, such as 30s, 2h or 7d.")],
     queue: Queue = None,
+    admin: Admin = None,
 ) -> int:
     """Delete the chats that ended long ago, with their records."""
     age = seconds_of(older_than)
-    print(f"{_run(url, queue, lambda jobs: jobs.cleanup(older_than=age))} chats deleted")
+    print(f"{_run(url, queue, admin, lambda jobs: jobs.cleanup(older_than=age))} chats deleted")
     return 0
 
 
@@ -260,6 +272,7 @@ def check(
     /,
     *,
     queue: Queue = None,
+    admin: Admin = None,
     timeout: Annotated[float, Parameter(help="The most seconds for each chat.")] = 10.0,
 ) -> int:
     """Replay the records of all open chats with this code; exit with 1 if a chat does not fit.
@@ -271,7 +284,7 @@ def check(
     async def work(jobs: Client) -> tuple[Replay, ...]:
         return await check_chats(await as_agent(located, agent), jobs, timeout=timeout)
 
-    replays: tuple[Replay, ...] = _run(url, queue, work)
+    replays: tuple[Replay, ...] = _run(url, queue, admin, work)
     misfits = [replay for replay in replays if not replay.fits]
     _print(_verdict(replay) for replay in replays if replay.why)
     print(f"{len(replays)} open chats, {len(misfits)} do not fit")

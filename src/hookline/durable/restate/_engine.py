@@ -27,6 +27,7 @@ from hookline.durable._extra import needed
 from hookline.durable._job import MakeDeps, Relay, check_agent
 from hookline.durable._urls import Policy
 from hookline.durable.restate._admin import address_for
+from hookline.durable.restate._board import Board
 from hookline.durable.restate._requests import Ingress
 from hookline.errors import StoreError, UsageError
 from hookline.points import as_tuple
@@ -49,9 +50,14 @@ class Chats(Client):
         *,
         name: str = "hookline",
         headers: dict[str, str] | None = None,
+        admin: str | None = None,
     ) -> None:
-        """`url` is Restate's ingress; `name` is the workers' name; requests carry `headers`."""
-        super().__init__(Ingress(url, name, headers or {}))
+        """`url` is Restate's ingress; `name` is the workers' name; requests carry `headers`.
+
+        `admin` is the address of Restate's admin API, which the methods for operators use; the
+        default is port 9070 on the host of the ingress.
+        """
+        super().__init__(Board(url, name, headers or {}, admin))
 
 
 class Worker:

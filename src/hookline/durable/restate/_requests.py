@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hookline.durable._extra import needed
-from hookline.durable._job import encode_outcome
+from hookline.durable._job import aborted_outcome, encode_outcome
 from hookline.durable.restate._admin import Admin
 from hookline.errors import RemoteChatError, StoreError, UsageError
 
@@ -20,6 +20,7 @@ _SILENCE: Final = 30.0  # seconds without an answer before a request is given up
 _UNAVAILABLE: Final = (429, 502, 503, 504)  # of a server that starts, or of a proxy; not of a chat
 _DENIED: Final = (401, 403)  # of a proxy
 _NOT_FOUND: Final = HTTPStatus.NOT_FOUND.value
+_KILLED: Final = "killed"  # Restate's own word, as the error of a workflow
 
 
 class _Reply(msgspec.Struct, frozen=True):
@@ -32,6 +33,13 @@ class _Reply(msgspec.Struct, frozen=True):
 
 
 _reply_decoder: Final = msgspec.json.Decoder(_Reply)
+
+
+def admin_of(url: str) -> str:
+    """The default address of the admin API: port 9070 on the host of the ingress."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}:9070"
 
 
 class Ingress:
@@ -118,6 +126,18 @@ class Ingress:
             raise self._unknown(id)
         return bool(answer.status_code == _NOT_READY)
 
+    async def _outcome(self, id: str) -> str | None:
+        """Return the outcome of a chat that is over; None if it is deleted."""
+        answer = await self._ask("GET", f"/restate/workflow/{self._name}/{id}/output")
+        return None if answer.status_code == _NOT_FOUND else self._outcome_in(id, answer)
+
+    def _outcome_in(self, id: str, answer: Any) -> str:
+        if answer.is_success:
+            return str(answer.text)
+        if self._read(answer).message == _KILLED:
+            return aborted_outcome(id, None)
+        return encode_outcome(id, RemoteChatError(id, "TerminalError", str(answer.text)))
+
     def _unknown(self, id: str) -> UsageError:
         return UsageError(
             f"there is no durable chat {id!r} at {self._url}, name={self._name!r}; start it first"
@@ -137,10 +157,8 @@ class Ingress:
                 continue
             if answer.status_code == _NOT_FOUND:
                 raise self._unknown(id)
-            if answer.is_success:
-                return str(answer.text)
             if answer.status_code < 500 or self._read(answer).source != "ingress":
-                return encode_outcome(id, RemoteChatError(id, "TerminalError", str(answer.text)))
+                return self._outcome_in(id, answer)
             await asyncio.sleep(_AGAIN)  # this failure is not the chat's
 
     async def questions(self, id: str) -> list[str]:
@@ -166,9 +184,8 @@ class Ingress:
         return True
 
     def admin(self, url: str | None, name: str, uri: str) -> Admin:
-        """The admin API, by default at port 9070 of the same host, for a worker at `uri`."""
-        parts = urlsplit(self._url)
-        return Admin(self._ask, url or f"{parts.scheme}://{parts.hostname}:9070", name, uri)
+        """The admin API at `url`, for a worker at `uri`."""
+        return Admin(self._ask, url or admin_of(self._url), name, uri)
 
     async def aclose(self) -> None:
         client, self._client = self._client, None

@@ -228,8 +228,6 @@ class DurableChats:
                     await self._engine.delete_conversation(key)
                     return
                 await asyncio.sleep(pause)
-        except UsageError:  # Restate deletes the records of chats by itself, after its retention
-            return
         except StoreError:
             text = "The workers are not available; try again later."
             raise Refused(503, text, retry_after="5") from None

@@ -1,0 +1,324 @@
+"""The operations of operators on Restate's chats, through its admin API: list, record, delete …
+
+A chat is the invocation of the handler `run`. Its journal has the input and the batches of the
+record, until Restate's own retention of journals ends. Restate itself pauses, resumes, kills and
+purges invocations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Final, NoReturn, TypeVar
+
+import msgspec
+
+from hookline.durable._job import Fields, fields_of
+from hookline.durable._status import ChatStatus, Counts, Query, Record, Sending, State, state_of
+from hookline.durable.restate._journal import bytes_of, input_of, lives_of, times_of
+from hookline.durable.restate._requests import Ingress, admin_of
+from hookline.errors import StoreError, UsageError
+
+T = TypeVar("T")
+_PAGE: Final = 1000  # chats of one query
+_LOOK: Final = 0.02  # seconds between two looks at an invocation that is being killed or paused
+_LOOKS: Final = 500
+_STATES: Final[dict[str, State]] = {
+    "running": "running",
+    "suspended": "waiting",
+    "paused": "quarantined",
+}
+_OVER: Final = ("done", "aborted", "failed")
+
+
+class _Chat(msgspec.Struct, frozen=True):
+    invocation: str
+    id: str
+    status: str
+    created: datetime
+    ended: datetime | None = None
+    entry: str | None = None  # of the journal, with the input
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    at: datetime
+    entry: str
+
+
+class _Text(msgspec.Struct, frozen=True):
+    key: str
+    text: str | None = None
+
+
+class _Invocation(msgspec.Struct, frozen=True):
+    id: str
+    created: datetime
+
+
+class _Group(msgspec.Struct, frozen=True):
+    status: str
+    chats: int
+    created: datetime
+
+
+class Board(Ingress):
+    """A client of a Restate server and of its admin API."""
+
+    def __init__(self, url: str, name: str, headers: dict[str, str], admin: str | None) -> None:
+        super().__init__(url, name, headers)
+        self._admin = (admin or admin_of(url)).rstrip("/")
+
+    async def _rows(self, kind: type[T], sql: str) -> list[T]:
+        body = msgspec.json.encode({"query": sql})
+        answer = await self._ask("POST", f"{self._admin}/query", body)
+        if not answer.is_success:
+            raise StoreError(
+                f"Restate's admin API at {self._admin} refused a query: status "
+                f"{answer.status_code}; check admin=, and see Restate's log"
+            )
+        try:
+            rows = msgspec.json.decode(answer.content, type=dict[str, list[kind]])  # type: ignore[valid-type]
+        except msgspec.DecodeError as exc:
+            raise UsageError(
+                f"the server at {self._admin} is not Restate's admin API: {exc}; pass its address "
+                "as admin="
+            ) from exc
+        return rows["rows"]
+
+    async def _act(self, invocation: str, action: str) -> bool:
+        path = f"{self._admin}/invocations/{invocation}/{action}"
+        return bool((await self._ask("PATCH", path)).is_success)
+
+    async def _select(self, where: str, offset: int = 0) -> list[_Chat]:
+        return await self._rows(
+            _Chat,
+            "SELECT i.id AS invocation, i.target_service_key AS id, i.status, "
+            "i.created_at AS created, i.completed_at AS ended, j.entry_json AS entry "
+            "FROM sys_invocation i LEFT JOIN sys_journal j ON j.id = i.id AND j.index = 0 "
+            f"WHERE i.target_service_name = {_quoted(self._name)} "
+            f"AND i.target_handler_name = 'run' {where} "
+            f"ORDER BY i.created_at, i.id LIMIT {_PAGE} OFFSET {offset}",
+        )
+
+    async def _chat(self, id: str) -> _Chat:
+        for chat in await self._select(f"AND i.target_service_key = {_quoted(id)}"):
+            return chat
+        raise self._unknown(id)
+
+    async def _until(self, id: str, status: str) -> bool:
+        """Wait until a chat has this status; False if it has not after a while."""
+        for _ in range(_LOOKS):
+            if (await self._chat(id)).status == status:
+                return True
+            await asyncio.sleep(_LOOK)
+        return False
+
+    # ── what operators see ──────────────────────────────────────────────────────────────────
+
+    async def chats(self, query: Query) -> list[ChatStatus]:
+        """Return the chats that match, the oldest first."""
+        where = ""
+        if query.id is not None:
+            where += f" AND i.target_service_key = {_quoted(query.id)}"
+        if query.before is not None:
+            where += f" AND i.created_at < {_time(query.before)}"
+        if query.state is not None:
+            where += f" AND {'' if query.state in _OVER else 'NOT '}(i.status = 'completed')"
+        chats: list[ChatStatus] = []
+        offset = 0
+        while True:
+            page = await self._select(where, offset)
+            for chat in page:
+                fields = _fields(chat)
+                if not _matches(query, fields):
+                    continue
+                status = await self._status(chat, fields)
+                if status is not None and query.state in (None, status.state):
+                    chats.append(status)
+                if len(chats) == query.limit:
+                    return chats
+            if len(page) < _PAGE:
+                return chats
+            offset += _PAGE
+
+    async def _status(self, chat: _Chat, fields: Fields) -> ChatStatus | None:
+        state = _STATES.get(chat.status, "queued")
+        if chat.status == "completed":
+            outcome = await self._outcome(chat.id)
+            if outcome is None:  # deleted meanwhile
+                return None
+            state = state_of(outcome)
+        return ChatStatus(
+            id=chat.id,
+            state=state,
+            agent=fields.agent,
+            key=fields.key,
+            conversation=fields.conversation,
+            created=chat.created.timestamp(),
+            ended=None if chat.ended is None else chat.ended.timestamp(),
+        )
+
+    async def counts(self) -> Counts:
+        """Return the figures of the queue."""
+        groups = await self._rows(
+            _Group,
+            "SELECT status, count(*) AS chats, min(created_at) AS created FROM sys_invocation "
+            f"WHERE target_service_name = {_quoted(self._name)} AND target_handler_name = 'run' "
+            "GROUP BY status",
+        )
+        chats = {group.status: group.chats for group in groups}
+        waiting = [group for group in groups if group.status in ("pending", "scheduled", "ready")]
+        ages = [(datetime.now(group.created.tzinfo) - group.created) for group in waiting]
+        return Counts(
+            queued=sum(group.chats for group in waiting),
+            oldest=max((age.total_seconds() for age in ages), default=0.0),
+            running=chats.get("running", 0),
+            resting=chats.get("suspended", 0) + chats.get("backing-off", 0),
+            quarantined=chats.get("paused", 0),
+        )
+
+    async def record(self, id: str) -> Record:
+        """Return all that is known about a job. Raises UsageError for an unknown job."""
+        chat = await self._chat(id)
+        outcome = await self._outcome(id) if chat.status == "completed" else None
+        entries = await self._rows(
+            _Entry,
+            "SELECT appended_at AS at, entry_json AS entry FROM sys_journal "
+            f"WHERE id = {_quoted(chat.invocation)} ORDER BY index",
+        )
+        journal = [(entry.at.timestamp(), msgspec.json.decode(entry.entry)) for entry in entries]
+        batches = [(at, data) for at, entry in journal if (data := bytes_of(entry, "Run"))]
+        at_key = f"service_name = {_quoted(self._name)} AND service_key = {_quoted(id)}"
+        questions = await self._rows(
+            _Text, f"SELECT key, value_utf8 AS text FROM state WHERE {at_key} ORDER BY key"
+        )
+        promises = await self._rows(
+            _Text,
+            "SELECT key, completion_success_value_utf8 AS text FROM sys_promise "
+            f"WHERE {at_key} AND completed",
+        )
+        promise = {row.key: row.text for row in promises}
+        requests = await self._rows(
+            _Invocation,
+            "SELECT id, created_at AS created FROM sys_invocation "
+            f"WHERE target_service_name = {_quoted(self._name)} AND target_handler_name = 'abort' "
+            f"AND target_service_key = {_quoted(id)} ORDER BY created_at LIMIT 1",
+        )
+        created = chat.created.timestamp()
+        ended = None if chat.ended is None else chat.ended.timestamp()
+        aborted = requests[0].created.timestamp() if requests else ended or created
+        times = times_of(journal)
+        return Record(
+            id=id,
+            created=created,
+            aborted=aborted if "abort" in promise else None,
+            abort=promise.get("abort"),
+            ended=ended,
+            state=None if outcome is None else state_of(outcome),
+            outcome=outcome,
+            input=input_of(chat.entry),
+            lives=list(lives_of(batches)),
+            batches=batches,
+            questions=[
+                (
+                    request := row.key.removeprefix("question/"),
+                    row.text or "",
+                    times.get(row.key, created),
+                    promise.get(f"answer/{request}"),
+                    times.get(f"answer/{request}", ended or created),
+                )
+                for row in questions
+            ],
+        )
+
+    # ── what operators do ───────────────────────────────────────────────────────────────────
+
+    async def discard(self, id: str, outcome: str, state: State) -> bool:
+        """Pause or kill a job that no life holds; False if one does, or if it is over."""
+        chat = await self._chat(id)
+        if chat.status in ("running", "completed"):
+            return False
+        action, status = ("kill", "completed") if state == "aborted" else ("pause", "paused")
+        if chat.status == status:
+            return True
+        return await self._act(chat.invocation, action) and await self._until(id, status)
+
+    async def retry(self, id: str) -> bool:
+        """Resume a paused job; False if it is not paused."""
+        chat = await self._chat(id)
+        return chat.status == "paused" and await self._act(chat.invocation, "resume")
+
+    async def delete(self, id: str) -> bool:
+        """Delete a job that is over, and the answers to it; False if it is not over."""
+        if (await self._chat(id)).status != "completed":
+            return False
+        names = f"{_quoted(self._name)}, {_quoted(self._name + '-answers')}"
+        invocations = await self._rows(
+            _Invocation,
+            f"SELECT id, created_at AS created FROM sys_invocation WHERE status = 'completed' "
+            f"AND target_service_name IN ({names}) AND target_service_key = {_quoted(id)}",
+        )
+        for invocation in invocations:
+            await self._act(invocation.id, "purge")
+        return True
+
+    async def forget(self, conversation: str) -> int:
+        """Delete the jobs of a conversation that no life holds; returns their number."""
+        total = 0
+        for status in await self.chats(Query(conversation=conversation, limit=2**31)):
+            if status.conversation == conversation and status.state != "running":
+                if status.state not in _OVER:
+                    await self.discard(status.id, "", "aborted")
+                total += await self.delete(status.id)
+        return total
+
+    async def cleanup(self, before: float) -> int:
+        """Delete all jobs that ended before this time; returns their number."""
+        total = 0
+        where = f"AND i.status = 'completed' AND i.completed_at < {_time(before)}"
+        while True:
+            chats = await self._select(where)
+            for chat in chats:
+                total += await self.delete(chat.id)
+            if len(chats) < _PAGE:
+                return total
+
+    async def send(self, id: str, message: str, body: str, most: int) -> Sending:
+        """Raise UsageError: a chat on Restate takes no messages."""
+        raise UsageError(
+            f"chat {id!r} on Restate takes no messages; start another chat in its conversation, or "
+            "use SQLite or PostgreSQL"
+        )
+
+    async def drain(self) -> NoReturn:
+        """Raise UsageError: Restate calls its workers by itself."""
+        raise UsageError(
+            f"chats of {self._name!r} cannot be drained on Restate; stop its workers, and Restate "
+            "continues their chats once a worker is back"
+        )
+
+    async def resume(self) -> NoReturn:
+        """Raise UsageError: nothing was drained."""
+        raise UsageError(
+            f"chats of {self._name!r} cannot be drained on Restate; start a worker to continue them"
+        )
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _time(at: float) -> str:
+    return f"to_timestamp_millis({int(at * 1000)})"
+
+
+def _matches(query: Query, fields: Fields) -> bool:
+    return (
+        query.agent in (None, fields.agent)
+        and query.key in (None, fields.key)
+        and (fields.conversation or "").startswith(query.conversation or "")
+    )
+
+
+def _fields(chat: _Chat) -> Fields:
+    return fields_of(input_of(chat.entry))
