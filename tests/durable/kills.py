@@ -51,6 +51,7 @@ POINTS = ("onChatStart", "preChat", "preRequest", "onResponse", "onMessage", "on
           "onToolCallResult", "onStep", "preStop", "onChatEnd")  # fmt: skip
 ROLES = ["user", "assistant", *["tool"] * 3, "assistant", "tool", "assistant"]
 CALLS = {"a": "lookup", "b": "charge", "c": "refund", "d": "lookup"}
+LIMIT = 300.0  # seconds after which a step of a trial hangs
 
 
 class Workers:
@@ -180,6 +181,10 @@ class Faults:
         """Abort a chat, most likely before it has begun, and clean up."""
         if not self.applies:
             return
+        async with asyncio.timeout(LIMIT):
+            await self._abort_early()
+
+    async def _abort_early(self) -> None:
         with suppress(StoreError):
             id = f"aborted-{len(self._aborted)}"
             await self._client.start(id, chat_id=id)
@@ -349,7 +354,8 @@ async def run(engine: Engine, options: argparse.Namespace) -> bool:
                 found, twice = await survive(client, workers, ids, options, what, faults)
                 reviving = asyncio.create_task(revive(workers))
                 try:
-                    others = await faults.judge()
+                    async with asyncio.timeout(LIMIT):
+                        others = await faults.judge()
                 finally:
                     reviving.cancel()
         finally:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import sqlite3
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
@@ -17,6 +19,7 @@ from typing import Any, cast
 import pytest
 from tests.durable._engines import ROOT, Engine
 from tests.durable.figures import turns
+from tests.durable.kills import until_taken
 from tests.durable.test_engines import asking, waits
 from tests.web._server import eventually
 
@@ -28,6 +31,7 @@ from hookline.durable._polled.life import Log
 from hookline.durable._polled.schema import LATEST
 from hookline.durable.sqlite._file import File
 from hookline.errors import ChatAbortedError, RemoteChatError, StoreError, UsageError
+from hookline.models import Finish, ModelRequest, TextChunk
 from hookline.runtimes import Durable
 from hookline.stores import SQLStore
 from hookline.testing import ScriptedModel, call
@@ -176,8 +180,8 @@ ONE = Selection(max_deaths=1)
 class Supervisor:
     """Begins a worker again whenever it dies, a limited number of times."""
 
-    def __init__(self, engine: Engine, trace: Path, where: str) -> None:
-        options = {**engine.options(), "max_deaths": MAX_DEATHS}
+    def __init__(self, engine: Engine, trace: Path, where: str, **options: float) -> None:
+        options = {**engine.options(), **options}
         self.command = [
             *(sys.executable, "-P", "-m", "tests.durable._lethal", engine.name, engine.address),
             *(json.dumps(options), str(trace), where),
@@ -199,8 +203,10 @@ class Supervisor:
 
 
 @asynccontextmanager
-async def supervised(engine: Engine, trace: Path, where: str) -> AsyncIterator[Supervisor]:
-    supervisor = Supervisor(engine, trace, where)
+async def supervised(
+    engine: Engine, trace: Path, where: str, **options: float
+) -> AsyncIterator[Supervisor]:
+    supervisor = Supervisor(engine, trace, where, **options)
     running = asyncio.create_task(supervisor.run())
     try:
         yield supervisor
@@ -219,7 +225,7 @@ async def test_a_chat_that_kills_its_workers_is_quarantined_and_its_neighbours_e
     good = [await client.start("Work.", chat_id=f"good-{n}") for n in range(10)]
     await client.start("poison", chat_id="poison")
     good += [await client.start("Work.", chat_id=f"good-{n}") for n in range(10, 20)]
-    async with supervised(engine, trace, where) as supervisor:
+    async with supervised(engine, trace, where, max_deaths=MAX_DEATHS) as supervisor:
         for id in good:
             assert (await client.result(id)).text == "Done."
         with pytest.raises(RemoteChatError, match="3 workers died") as caught:
@@ -228,6 +234,35 @@ async def test_a_chat_that_kills_its_workers_is_quarantined_and_its_neighbours_e
     assert supervisor.deaths == MAX_DEATHS
     begun = Counter(line.split()[1] for line in trace.read_text().splitlines())
     assert max(begun[id] for id in good) <= 2
+
+
+@pytest.mark.parametrize("engine", ["restate"], indirect=True)
+async def test_a_chat_that_kills_its_workers_begins_after_a_delay_on_restate(
+    engine: Engine, client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trace = tmp_path / "trace"
+    trace.touch()
+    async with supervised(engine, trace, "model", idle=30.0) as supervisor:
+        await until_taken(client, "poison", None)
+        await eventually(lambda: supervisor.deaths == MAX_DEATHS, seconds=120)
+    begins: list[float] = []
+
+    class Model:
+        name = "lethal"
+
+        async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
+            begins.append(time.time())
+            yield TextChunk("Done.")
+            yield Finish(finish_reason="stop")
+
+    caplog.set_level(logging.INFO, "hookline.durable")
+    agent: Agent[Any] = Agent(Model(), runtime=Durable())
+    async with engine.worker(agent, idle=30.0):
+        assert (await client.result("poison")).text == "Done."
+    [record] = [each for each in caplog.records if "goes on in" in each.message]
+    _, delay = cast(tuple[str, float], record.args)
+    assert delay >= 1.0
+    assert begins[0] - record.created >= 0.9 * delay
 
 
 # ── the deaths of lives ─────────────────────────────────────────────────────────────────────

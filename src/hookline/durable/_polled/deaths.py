@@ -87,10 +87,11 @@ class Progress:
             for line in _batch.decode(data).lines:
                 if line.kind == "begin":
                     self._begins.add(line.key)
-                elif line.kind == "end" and _is_call(line.key) and line.key in self._begins:
+                elif line.kind == "end" and is_call(line.key) and line.key in self._begins:
                     self.exists = True
         return self.exists
 
 
-def _is_call(key: str) -> bool:
+def is_call(key: str) -> bool:
+    """Return whether a step is a call of the model or a tool."""
     return key.endswith(("/model", "/run"))

@@ -26,16 +26,18 @@ from hookline.durable._job import (
     fields_of,
     run_job,
 )
+from hookline.durable._polled.deaths import Toll, is_call
 from hookline.durable._trace import in_trace
 from hookline.durable.restate._workflow import ABORT, WorkflowLog, answer_to, question
 from hookline.errors import JournalError
-from hookline.runtimes import Halted, Journal
+from hookline.runtimes import Halted, Journal, read_log
 
 logger = logging.getLogger("hookline.durable")
 _bytes: Final = BytesSerde()
 _SOON: Final = timedelta(milliseconds=50)  # before another worker goes on
 _BUSY: Final = timedelta(seconds=1)  # before a chat asks for a place again
 _REFUSAL_DELAY: Final = timedelta(seconds=30)  # before another worker, or newer code, tries again
+_LONGEST_DELAY: Final = 10.0  # seconds before a chat whose lives record nothing goes on
 _RETRY: Final = restate.InvocationRetryPolicy(
     initial_interval=timedelta(milliseconds=50),
     exponentiation_factor=2.0,
@@ -78,6 +80,10 @@ def services_of(
         log = WorkflowLog(context, expire_in, idle / 3)
 
         async def chat(journal: Journal) -> Response:
+            # Other chats go on meanwhile, should this one kill the worker again.
+            if delay := min(_delay_after(context.key(), log.batches), idle / 3):
+                logger.info("durable chat %s goes on in %.1f s", context.key(), delay)
+                await asyncio.sleep(delay)
             with in_trace(fields_of(job.decode()).trace):
                 return await run_job(agent, journal, job.decode(), deps, relay)
 
@@ -126,6 +132,24 @@ def services_of(
         await context.workflow_call(settle, key=context.key(), arg=late)
 
     return workflow, gate
+
+
+def _delay_after(id: str, batches: list[bytes]) -> float:
+    """Return the seconds before the next life; from the second that recorded no call, they double.
+
+    The lives in a row count. The record does not tell the death of a worker from another end, so
+    this only delays the chat.
+    """
+    lives, begins = 0, set[str]()
+    for line in read_log(id, batches):
+        if line.kind == "life":
+            lives += 1
+            begins.clear()
+        elif line.kind == "begin":
+            begins.add(line.key)
+        elif line.kind == "end" and is_call(line.key) and line.key in begins:
+            lives = 0
+    return min(Toll(stalls=lives).delay, _LONGEST_DELAY)
 
 
 async def _live(

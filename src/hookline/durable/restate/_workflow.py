@@ -68,6 +68,7 @@ class WorkflowLog:
         self._context = context
         self._expire = expire
         self._sign = sign
+        self.batches: list[bytes] = []  # of earlier lives
         self._aborted: _Future | None = self._promise(ABORT)
         self._answers: dict[str, _Future] = {}
         self._waiters: dict[str, asyncio.Future[Decision]] = {}  # the waiters for each answer
@@ -84,13 +85,12 @@ class WorkflowLog:
     # ── what the journal asks for ───────────────────────────────────────────────────────────
 
     async def read(self) -> list[bytes]:
-        batches: list[bytes] = []
         while restate_context_is_replaying.get():
             data = await self._context.run_typed("log", _nothing, _options)
             if data:
-                batches.append(data)
+                self.batches.append(data)
                 self._follow(data)
-        return batches
+        return self.batches
 
     async def append(self, data: bytes) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
