@@ -200,10 +200,11 @@ def check_hook(
         options["tools"] = tuple(options["tools"])  # an iterator can be read only once
     fill_in(spec, options)
     problem = problem_of(spec, fn, **options)
-    if isinstance(getattr(fn, "options", None), HookOptions):  # they would be lost
-        problem = f"{fn!r} has options of its own; pass it to hooks= or agent.use() instead"
     if problem:
         raise HookOptionError(spec.name, name, f"{problem}")
+    if isinstance(getattr(fn, "options", None), HookOptions):  # they would be lost
+        advice = "pass it to hooks= or agent.use() instead"
+        raise HookOptionError(spec.name, name, f"{fn!r} has options of its own; {advice}")
     if options.get("tools") is not None:
         options["tools"] = tuple(sorted(set(options["tools"])))
     return spec, HookOptions(**options)

@@ -217,6 +217,11 @@ def _attachment_line(event: SourceAdded | FileAdded) -> str:
     return f"{event.iteration} {line}"
 
 
+def _message_event_line(event: MessageAdded | MessageQueued | MessageReturned) -> str:
+    reason = event.reason if isinstance(event, MessageReturned) else None
+    return words(message_line(event.message), reason)
+
+
 def _event(event: ChatEvent) -> str | None:
     match event:
         case ChatStarted():
@@ -235,10 +240,8 @@ def _event(event: ChatEvent) -> str | None:
             return f"{event.name} {event.outcome} {result_line(event.result)}"
         case Status():
             return f"{event.type} {show(event.data)}"
-        case MessageAdded() | MessageQueued():
-            return message_line(event.message)
-        case MessageReturned():
-            return words(message_line(event.message), event.reason)
+        case MessageAdded() | MessageQueued() | MessageReturned():
+            return _message_event_line(event)
         case SourceAdded() | FileAdded():
             return _attachment_line(event)
         case ChatDone():
