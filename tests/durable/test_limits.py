@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import httpx
 import pytest
 from msgspec import Struct
 from tests.durable._engines import Engine
@@ -130,6 +131,25 @@ async def test_workers_delete_chats_after_their_retention(engine: Engine, client
             await asyncio.sleep(0.01)
     with pytest.raises(UsageError, match="retention=0"):
         engine.worker(agent, retention=0)
+
+
+@pytest.mark.parametrize("engine", ["restate"], indirect=True)
+async def test_restate_keeps_the_record_of_a_chat_as_long_as_its_outcome(
+    engine: Engine, client: Client
+) -> None:
+    """The record has the id of the conversation, by which `delete_conversation` finds the chat."""
+    agent: Agent[Any] = Agent(ScriptedModel("Hi."), runtime=Durable())
+    async with engine.worker(agent, retention=2 * 24 * 60 * 60):
+        id = await client.start("Hi.")
+        await client.result(id)
+    sql = (
+        "SELECT completion_retention AS outcome, journal_retention AS record FROM sys_invocation "
+        f"WHERE target_service_key = '{id}' AND target_handler_name = 'run'"
+    )
+    async with httpx.AsyncClient(headers={"accept": "application/json"}) as http:
+        url = f"{engine.options()['admin']}/query"
+        [row] = (await http.post(url, json={"query": sql})).json()["rows"]
+    assert row["record"] == row["outcome"]
 
 
 # ── deaths ──────────────────────────────────────────────────────────────────────────────────

@@ -225,7 +225,7 @@ class Board:
                 "UPDATE hookline_job SET answers = answers WHERE queue = $1 AND id = $2 "
                 "AND (outcome IS NULL OR state = 'quarantined') RETURNING id"
             )
-            open = yield Statement(sql, (self.queue, id))
+            takes_more = yield Statement(sql, (self.queue, id))
             sql = (
                 "SELECT count(*), count(CASE WHEN message = $3 THEN 1 END) "
                 "FROM hookline_job_message WHERE queue = $1 AND id = $2"
@@ -233,8 +233,8 @@ class Board:
             [[count, repeats]] = yield Statement(sql, (self.queue, id, message))
             if repeats:
                 return "repeated"
-            if not open or count >= most:
-                return "full" if open else "over"
+            if not takes_more or count >= most:
+                return "full" if takes_more else "over"
             sql = (
                 "INSERT INTO hookline_job_message (queue, id, n, message, body, sent) "
                 "VALUES ($1, $2, $3, $4, $5, TIME())"

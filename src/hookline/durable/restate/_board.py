@@ -1,7 +1,7 @@
 """The operations of operators on Restate's chats, through its admin API: list, record, delete …
 
 A chat is the invocation of the handler `run`. Its journal has the input and the batches of the
-record, until Restate's own retention of journals ends. Restate itself pauses, resumes, kills and
+record, and is kept as long as the outcome. Restate itself pauses, resumes, kills and
 purges invocations.
 """
 

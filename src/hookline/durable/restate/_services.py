@@ -71,6 +71,7 @@ def services_of(
         inactivity_timeout=wait,
         abort_timeout=wait,
         workflow_retention=timedelta(seconds=retention),
+        journal_retention=timedelta(seconds=retention),  # it names the conversation of the chat
         invocation_retry_policy=_RETRY,
     )
     async def run(context: restate.WorkflowContext, job: bytes) -> bytes:
