@@ -131,8 +131,8 @@ def _handoffs(chat: Chat) -> list[dict[str, str]]:
 
     A later life of a chat begins before its own messages, and so before its own handoffs.
     """
-    handoffs = cast("list[dict[str, str]]", chat.meta.get(SPEAKER, []))
-    if not handoffs:
+    handoffs: Any = chat.meta.get(SPEAKER)
+    if not isinstance(handoffs, list):
         return []
     calls = {
         (message.id.rpartition(".")[0], call.id)
@@ -140,7 +140,8 @@ def _handoffs(chat: Chat) -> list[dict[str, str]]:
         if isinstance(message, AssistantMessage)
         for call in message.tool_calls
     }
-    return [handoff for handoff in handoffs if (handoff["chat"], handoff["call"]) in calls]
+    entries = cast("list[dict[str, str]]", handoffs)
+    return [handoff for handoff in entries if (handoff["chat"], handoff["call"]) in calls]
 
 
 def _change(chat: Chat, config: Config, view: View) -> bool:
