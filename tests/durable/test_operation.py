@@ -23,7 +23,7 @@ from tests.durable.kills import until_taken
 from tests.durable.test_engines import asking, waits
 from tests.web._server import eventually
 
-from hookline import Agent, ApprovalRequest, Approve, Ask, ToolCall, tool
+from hookline import Agent, ApprovalRequest, Approve, Ask, Deny, ToolCall, tool
 from hookline.durable._client import Client
 from hookline.durable._polled.claims import Claim, Selection
 from hookline.durable._polled.jobs import Jobs
@@ -263,6 +263,26 @@ async def test_a_chat_that_kills_its_workers_begins_after_a_delay_on_restate(
     _, delay = cast(tuple[str, float], record.args)
     assert delay >= 1.0
     assert begins[0] - record.created >= 0.9 * delay
+
+
+@pytest.mark.parametrize("engine", ["restate"], indirect=True)
+async def test_a_chat_that_is_answered_often_begins_without_a_delay_on_restate(
+    engine: Engine, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An answer is progress: the lives that it wakes up are no row of deaths."""
+    caplog.set_level(logging.INFO, "hookline.durable")
+    ran: list[str] = []
+    calls = [call("delete", path=f"{n}") for n in range(5)]
+    async with engine.worker(asking(ran, calls, "Done.")):
+        id = await client.start("Go.")
+        await waits(client, id)
+        for request in await client.pending(id):
+            while (await client.status(id)).state == "running":
+                await asyncio.sleep(0.05)
+            await client.answer(id, {request.id: Deny("no")})
+        assert (await client.result(id)).text == "Done."
+    assert ran == []
+    assert "goes on in" not in caplog.text
 
 
 # ── the deaths of lives ─────────────────────────────────────────────────────────────────────

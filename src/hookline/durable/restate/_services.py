@@ -136,10 +136,10 @@ def services_of(
 
 
 def _delay_after(id: str, batches: list[bytes]) -> float:
-    """Return the seconds before the next life; from the second that recorded no call, they double.
+    """Return the seconds before the next life; from the second without progress, they double.
 
-    The lives in a row count. The record does not tell the death of a worker from another end, so
-    this only delays the chat.
+    Progress is a recorded call or answer. The lives in a row without it count. The record does not
+    tell the death of a worker from another end, so this only delays the chat.
     """
     lives, begins = 0, set[str]()
     for line in read_log(id, batches):
@@ -148,8 +148,10 @@ def _delay_after(id: str, batches: list[bytes]) -> float:
             begins.clear()
         elif line.kind == "begin":
             begins.add(line.key)
-        elif line.kind == "end" and is_call(line.key) and line.key in begins:
-            lives = 0
+        elif line.kind == "end":
+            call_ended = is_call(line.key) and line.key in begins
+            if call_ended or line.key.endswith("/answer"):
+                lives = 0
     return min(Toll(stalls=lives).delay, _LONGEST_DELAY)
 
 
