@@ -277,7 +277,7 @@ async def test_a_chat_that_is_answered_often_begins_without_a_delay_on_restate(
         id = await client.start("Go.")
         await waits(client, id)
         for request in await client.pending(id):
-            while (await client.status(id)).state == "running":
+            while (await client.status(id)).state == "running":  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             await client.answer(id, {request.id: Deny("no")})
         assert (await client.result(id)).text == "Done."
