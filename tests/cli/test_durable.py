@@ -68,7 +68,21 @@ def test_a_message_is_sent_into_a_chat_unless_it_is_over(
 ) -> None:
     said(capsys, "send", url, "open-1", "Two seats, please.", "--when", "idle")
     assert "message  open-1." in said(capsys, "show", url, "open-1")
-    said(capsys, "send", url, "done-1", "Two seats, please.", status=1)
+    assert main(["durable", "send", url, "done-1", "Two seats, please."]) == 1
+    assert "not delivered to chat done-1: the chat ended" in capsys.readouterr().err
+
+
+def test_a_message_beyond_the_most_that_may_wait_names_this_reason(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def fill() -> None:
+        async with client(url) as jobs:
+            for number in range(64):
+                await jobs.send("open-1", f"{number}")
+
+    asyncio.run(fill())
+    assert main(["durable", "send", url, "open-1", "One more."]) == 1
+    assert "64 messages wait already" in capsys.readouterr().err
 
 
 def test_an_operator_drains_a_queue_and_resumes_it(

@@ -186,10 +186,10 @@ def send(
     queue: Queue = None,
     admin: Admin = None,
 ) -> int:
-    """Send a message into a chat. Exits with 1 if the chat is over."""
+    """Send a message into a chat. Exits with 1 if it is not delivered and will not be."""
     message: ChatMessage = _run(url, queue, admin, lambda jobs: jobs.send(id, text, when=when))
     if message.status == "returned":
-        Screen().fault(f"chat {strict(id)} is over: the message was not delivered")
+        Screen().fault(f"not delivered to chat {strict(id)}: {strict(str(message.reason))}")
         return 1
     return 0
 
