@@ -210,9 +210,9 @@ def _ending(
 
 
 async def beside_chats(places: Places) -> None:
-    """The points outside of a chat: scopes that come and go, a message that is changed."""
+    """The points that the scene does not reach: of scopes, of updates, of a compaction."""
     for point in TABLE:
-        if not point.startswith("onScope") and "Update" not in point:
+        if not (point.startswith("onScope") or "Update" in point or point == "preCompact"):
             continue
         fault = Fault(point)
         agent = t1.agent_for(point)
