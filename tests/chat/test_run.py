@@ -67,7 +67,7 @@ def test_run_has_what_the_contract_lists_and_no_more() -> None:
     public = {name for name in dir(Run) if not name.startswith("_")} - {"chat_of"}
     assert public == {
         *("chat_id", "conversation_id", "agent", "parent_chat_id", "iteration", "attempt"),
-        *("deps", "state", "history", "usage", "meta", "abort", "status"),
+        *("deps", "state", "history", "usage", "meta", "abort", "status", "compact"),
         *("call_id", "call_key", "ask", "path"),
         *("model", "provider", "timing"),  # for telemetry: what answers, and how fast
     }

@@ -2332,7 +2332,7 @@ INSIDE = {
     "start": {"onChatStart"},
     "preChat": {"preChat"},
     "message/0": {"preMessage", "onMessage"},
-    "step/0/request": {"preRequest"},
+    "step/0/request": {"preCompact", "preRequest"},
     "step/0/model": {"aroundRequest", "onDelta"},
     "step/0/response": {"onResponse"},
     "step/0/call/c1": {"preToolCall"},

@@ -27,6 +27,7 @@ from hookline import (
     AssistantMessage,
     ChatStream,
     Conversation,
+    Deny,
     Image,
     Limits,
     MemoryStore,
@@ -603,6 +604,11 @@ async def test_the_ends_of_calls_that_were_broken_off_wait_for_room_too(refused:
     assert added == ["user", "assistant", "tool", "tool"]
 
 
+def deny_refused(ctx: Any) -> Deny | None:
+    """A hook at preSteer that refuses the message `refused`."""
+    return Deny("not now") if ctx.message.text == "refused" else None
+
+
 @pytest.mark.parametrize("pace", [3, 40])
 @pytest.mark.parametrize("stored", [False, True], ids=["", "stored"])
 @pytest.mark.parametrize("release", ["live", "response"])
@@ -658,7 +664,9 @@ async def test_every_kind_of_event_keeps_the_bound(release: Any, stored: bool, p
         answer = await proceed()
         return ModelResponse.of("made up") if ctx.iteration == 18 else answer
 
-    agent.add_hook("onStep", sending("more"))
+    for text in ("more", "refused"):
+        agent.add_hook("onStep", sending(text))
+    agent.add_hook("preSteer", deny_refused)
     agent.add_hook("preToolCall", guard, inherit=False)
     agent.add_hook("onResponse", other)
     agent.add_hook("aroundRequest", again)
@@ -1680,7 +1688,7 @@ def test_every_event_type_is_exported() -> None:
     import hookline.events
 
     assert {kind.__name__ for kind in EVENTS} <= set(hookline.events.__all__)
-    assert len(EVENTS) == 19
+    assert len(EVENTS) == 20
 
 
 def letter(event: ChatEvent) -> str:
@@ -1753,7 +1761,9 @@ async def test_one_chat_shows_every_kind_of_event() -> None:
         tools=[probe],
     )
     agent.add_hook("preToolCall", lambda ctx: Ask("may I?"))
-    agent.add_hook("onStep", sending("more"))
+    for text in ("more", "refused"):
+        agent.add_hook("onStep", sending(text))
+    agent.add_hook("preSteer", deny_refused)
     agent.add_hook(
         "onResponse",
         lambda ctx: ctx.response.replace(text="yes") if ctx.response.text == "no" else None,
