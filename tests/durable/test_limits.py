@@ -249,6 +249,21 @@ async def test_with_pin_a_chat_that_has_begun_runs_only_in_its_version(
         engine.worker(Agent(ScriptedModel("x"), runtime=Durable()), policy="pin")
 
 
+@pytest.mark.parametrize("engine", ["restate"], indirect=True)
+async def test_a_deploy_is_checked_with_the_records_of_open_chats_on_restate(
+    engine: Engine, client: Client
+) -> None:
+    ran: list[str] = []
+    async with engine.worker(asking(ran, call("delete", path="a"), "Done.")) as worker:
+        id = await client.start("Delete a.")
+        await waits(client, id)
+        await engine.at_rest(worker)
+    same = asking(ran, call("delete", path="a"), "Done.")
+    [replay] = await check_chats(same, client)
+    assert replay.fits
+    assert ran == []
+
+
 @POLLED
 async def test_a_deploy_is_checked_with_the_records_of_open_chats_and_runs_nothing(
     engine: Engine, client: Client

@@ -23,7 +23,7 @@ from tests.durable.kills import until_taken
 from tests.durable.test_engines import asking, waits
 from tests.web._server import eventually
 
-from hookline import Agent, ApprovalRequest, Approve, Ask, Deny, ToolCall, tool
+from hookline import Agent, ApprovalRequest, Approve, Ask, Deny, ToolCall, define_hook, tool
 from hookline.durable._client import Client
 from hookline.durable._polled.claims import Claim, Selection
 from hookline.durable._polled.jobs import Jobs
@@ -32,6 +32,7 @@ from hookline.durable._polled.schema import LATEST
 from hookline.durable.sqlite._file import File
 from hookline.errors import ChatAbortedError, RemoteChatError, StoreError, UsageError
 from hookline.models import Finish, ModelRequest, TextChunk
+from hookline.replay import replay
 from hookline.runtimes import Durable
 from hookline.stores import SQLStore
 from hookline.testing import ScriptedModel, call
@@ -283,6 +284,27 @@ async def test_a_chat_that_is_answered_often_begins_without_a_delay_on_restate(
         assert (await client.result(id)).text == "Done."
     assert ran == []
     assert "goes on in" not in caplog.text
+
+
+# ── replay ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_chats_of_an_engine_are_replayed(engine: Engine, client: Client) -> None:
+    ran: list[str] = []
+    agent = asking(ran, call("delete", path="a"), "Done.")
+    async with engine.worker(agent):
+        id = await client.start("Go.")
+        await client.answer(id, {await waits(client, id): Approve()})
+        assert (await client.result(id)).text == "Done."
+
+    @define_hook("preToolCall")
+    def refuse(ctx: Any) -> Deny:
+        return Deny("no")
+
+    report = await replay(client, agent, hooks=[refuse])
+    assert [(verdict.call, verdict.now) for verdict in report] == [("delete(path='a')", "denied")]
+    assert (report.inexact, report.unreadable) == ({}, [])
+    assert ran == ["a"]
 
 
 # ── the deaths of lives ─────────────────────────────────────────────────────────────────────

@@ -111,7 +111,7 @@ def check_query(query: Query) -> Query:
 
 
 class Operated(Protocol):
-    """An engine whose chats can be listed, retried and deleted through hookline."""
+    """The part of an engine that operators use: list, inspect, retry and delete chats."""
 
     async def chats(self, query: Query, /) -> list[ChatStatus]:
         """Return the chats that match, the oldest first."""
