@@ -1,5 +1,5 @@
 """Write what is made from the source: `_hooks/typed.pyi`, `points.py`, the types of `.replace(…)`,
-docs/hooks.md, pictures.
+docs/hooks.md, pictures, the types of clients/typescript.
 
 python scripts/dev/generate.py                 write them
 python scripts/dev/generate.py --check         exit 1 when one is stale
@@ -17,6 +17,7 @@ import msgspec
 import phases
 import replacing
 import sketches
+import typescript
 
 from hookline._hooks.points import END, TABLE, PointSpec
 from hookline._hooks.registration import HookOptions
@@ -27,6 +28,7 @@ POINTS_FACE = ROOT / "src" / "hookline" / "points.py"
 DOCS = ROOT / "docs" / "hooks.md"
 PICTURE = ROOT / "docs" / "images" / "life.svg"
 PHASES = ROOT / "docs" / "images" / "phases.svg"
+EVENTS = ROOT / "clients" / "typescript" / "src" / "events.ts"
 REGISTRATION = ROOT / "src" / "hookline" / "_hooks/registration.py"
 POINTS = ast.parse((ROOT / "src" / "hookline" / "_hooks/points.py").read_text(encoding="utf-8"))
 
@@ -445,6 +447,7 @@ def main() -> int:
         (DOCS, docs()),
         (PICTURE, life.svg()),
         (PHASES, phases.svg()),
+        (EVENTS, typescript.events()),
         *(
             (PICTURE.with_name(f"{name}.svg"), sketches.svg(each))
             for name, each in sketches.SKETCHES.items()

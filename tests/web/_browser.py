@@ -6,13 +6,15 @@ import asyncio
 import shutil
 from typing import Any
 
-from tests.web._clients import missing
+from tests.web._clients import JS, missing
 from tests.web._scenes import slow, weather
 from tests.web._server import TOKEN, site_of
 
 from hookline import Agent, Ask, ModelRequest
 from hookline.points import OnDelta, PreRequest, PreToolCall
 from hookline.testing import ScriptedModel, Turn, call
+
+AXE = JS / "node_modules" / "axe-core" / "axe.min.js"
 
 
 def chromium_path() -> str:
@@ -61,10 +63,41 @@ class Page:
         )
         return str(await self.page.inner_text(selector))
 
+    async def shown(self) -> list[str]:
+        """The texts of the conversation, without calls, buttons and folded reasoning."""
+        texts = "[...document.querySelectorAll(where)].map((each) => each.textContent)"
+        return list(await self.page.evaluate(f"(where) => {texts}", "#log .prose:not(details *)"))
+
+    async def assert_sound(self) -> None:
+        """Nothing was complained of or asked for elsewhere, axe finds nothing serious, and the page
+        shows what is stored: the same after a reload."""
+        self.assert_clean()
+        serious = await self.violations("serious", "critical")
+        assert serious == [], serious
+        before = await self.shown()
+        await self.page.reload()
+        async with asyncio.timeout(15):
+            while await self.shown() != before:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        self.assert_clean()
+
     def assert_clean(self) -> None:
         assert self.problems == []
         ours = (self.url, "data:", f"blob:{self.url}")
         assert [url for url in self.asked if not url.startswith(ours)] == []
+
+    async def violations(self, *impacts: str) -> list[tuple[str, str, str]]:
+        """What axe finds, of these impacts or of any."""
+        if not AXE.exists():
+            missing("axe-core is not installed: scripts/dev/web-clients")
+        await self.page.evaluate(AXE.read_text())
+        report = await self.page.evaluate("axe.run({ resultTypes: ['violations'] })")
+        return [
+            (each["id"], node["html"][:160], node["failureSummary"][-200:])
+            for each in report["violations"]
+            for node in each["nodes"]
+            if not impacts or each["impact"] in impacts
+        ]
 
 
 async def page_of(browser: Any, url: str, **options: Any) -> Page:

@@ -58,7 +58,7 @@ async def test_a_chat_with_tools_an_approval_and_its_hooks(browser: Any) -> None
         assert "Take us from Oslo to Rome." in await page.text("#conversations")
         await page.say("Thanks!")
         await page.sees("You are welcome.")
-        page.assert_clean()
+        await page.assert_sound()
 
 
 async def test_calls_of_a_step_are_grouped_by_their_server(browser: Any) -> None:
@@ -85,7 +85,7 @@ async def test_calls_of_a_step_are_grouped_by_their_server(browser: Any) -> None
             *("step 0", "files", "files_read", "files_list", "bank", "bank_read", "weather"),
             *("step 1", "files", "files_read", "step 2"),
         ]
-        page.assert_clean()
+        await page.assert_sound()
 
 
 async def test_text_grows_and_escape_stops_it(browser: Any) -> None:
@@ -105,7 +105,7 @@ async def test_text_grows_and_escape_stops_it(browser: Any) -> None:
         gate.open.set()
         await page.say("Once more.")
         await page.sees("Again.")
-        page.assert_clean()
+        await page.assert_sound()
 
 
 async def test_a_reload_in_mid_stream_goes_on(browser: Any) -> None:
@@ -130,7 +130,7 @@ async def test_a_reload_in_mid_stream_goes_on(browser: Any) -> None:
         await page.page.reload()  # and from the stored messages
         await page.sees("Sunny in Oslo.")
         assert await page.page.locator("details.call").count() == 1
-        page.assert_clean()
+        await page.assert_sound()
 
 
 async def test_a_lost_connection_is_read_on(browser: Any) -> None:
@@ -161,7 +161,7 @@ async def test_an_approval_waits_for_a_page_that_is_loaded_again(browser: Any) -
         await page.sees("Have a good journey!")
         assert booked == []
         assert "denied" in await page.page.locator("details.call").nth(2).inner_text()
-        page.assert_clean()
+        await page.assert_sound()
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=["script", "link", "markup", "template"])
@@ -201,7 +201,7 @@ async def test_no_text_is_read_as_html(browser: Any, attack: str) -> None:
         assert "document.title='owned'" in shown or "forged" in shown
         assert "\u202e" not in shown
         assert "hunter2" not in shown
-        page.assert_clean()
+        await page.assert_sound()
 
 
 async def test_a_cookie_of_the_application_is_enough(browser: Any) -> None:
@@ -223,7 +223,7 @@ async def test_a_cookie_of_the_application_is_enough(browser: Any) -> None:
         assert await page.page.locator("#ask-token").is_hidden()
         assert set(sent) == {None}
         assert (await conversation_of(site, await page.id(), "ada")).messages[0].text == "Hi."
-        page.assert_clean()
+        await page.assert_sound()
 
 
 async def test_a_wrong_token_is_asked_for_again(browser: Any) -> None:
@@ -322,7 +322,7 @@ async def test_it_fits_a_phone(browser: Any, width: int) -> None:
             .filter((e) => e.offsetParent && e.getBoundingClientRect().height < 39)
             .map((e) => e.textContent)"""
         assert await page.page.evaluate(small) == []
-        page.assert_clean()
+        await page.assert_sound()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -6,12 +6,10 @@ import asyncio
 import json
 import struct
 import zlib
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.web._browser import page_of, serving, travel
-from tests.web._clients import missing
 from tests.web._scenes import fails, slow, weather
 from tests.web._server import TOKEN, eventually
 from tests.web.test_clients import _after
@@ -23,7 +21,6 @@ from hookline.testing import ScriptedModel, Turn, call
 from hookline.web import OnFeedback, Page
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.asyncio(loop_scope="module")]
-AXE = Path(__file__).parent / "js" / "node_modules" / "axe-core" / "axe.min.js"
 INFO = Page(
     title="Travel desk",
     description="Finds trains.",
@@ -92,7 +89,7 @@ async def test_markdown_becomes_elements_while_it_streams_and_after_a_reload(bro
             assert await log.locator(".maths").inner_text() == "$a_1 * b_1 * c$"
             assert "**" not in await page.text("#log")
             await page.page.reload()
-        page.assert_clean()
+        await page.assert_sound()
 
 
 HOSTILE = """[a](javascript:document.title='owned') [b](data:text/html;base64,AAAA)
@@ -127,7 +124,7 @@ async def test_code_that_grows_is_code_before_it_is_read(browser: Any) -> None:
         assert await page.page.locator(".code code").inner_text() == "x = 1\ny = 2"
         read.set()
         await page.page.locator(".code .n").nth(1).wait_for()
-        page.assert_clean()
+        await page.assert_sound()
 
 
 DEFINED = """First a [link][1] and **bold**.
@@ -185,7 +182,7 @@ async def test_an_answer_that_ends_while_it_is_read_is_shown_as_it_is_stored(
         await page.page.reload()
         await page.page.locator(".prose .code").wait_for()
         assert shown == (await prose.inner_html()).strip()
-        page.assert_clean()
+        await page.assert_sound()
 
 
 async def test_markdown_is_drawn_although_the_server_was_busy(browser: Any) -> None:
@@ -215,7 +212,7 @@ async def test_hostile_markdown_is_harmless(browser: Any) -> None:
         assert "(evil.example)" in await page.text(".prose")  # beside the name of another host
         assert await page.page.locator("#log img, #log script, #log style").count() == 0
         assert "owned" not in await page.page.title()
-        page.assert_clean()  # nothing was asked for elsewhere
+        await page.assert_sound()  # nothing was asked for elsewhere
 
 
 async def test_what_would_not_be_seen_is_shown_beside_the_buttons(browser: Any) -> None:
@@ -267,7 +264,7 @@ async def test_an_answer_is_made_again_and_a_question_forked(browser: Any) -> No
         await page.page.locator(".conversation").nth(1).wait_for()
         titles = await page.page.locator(".conversation").all_inner_texts()
         assert titles == ["Question two?", "Question one?"]
-        page.assert_clean()
+        await page.assert_sound()
 
 
 async def test_a_message_that_is_typed_while_the_answer_runs_is_sent_into_it(browser: Any) -> None:
@@ -306,7 +303,7 @@ async def test_a_message_that_is_typed_while_the_answer_runs_is_sent_into_it(bro
             assert await page.page.locator("#log .user").count() == 3
             await page.page.reload()
             await page.sees("Here it is, brief.")
-        page.assert_clean()
+        await page.assert_sound()
 
 
 async def test_a_message_that_an_answer_has_not_taken_is_given_back(browser: Any) -> None:
@@ -327,7 +324,7 @@ async def test_a_message_that_an_answer_has_not_taken_is_given_back(browser: Any
         await page.sees("Not delivered: the answer did not take the message.")
         assert await page.page.input_value("#say") == "Be brief.\nElse."
         assert not await page.page.locator("#queued").is_visible()
-        page.assert_clean()
+        await page.assert_sound()
 
 
 async def test_a_message_that_an_answer_does_not_take_is_sent_after_it(browser: Any) -> None:
@@ -375,7 +372,7 @@ async def test_files_go_with_a_message_and_are_shown(browser: Any) -> None:
             assert await picture.evaluate("(img) => img.naturalWidth") == 4
             assert "plan.pdf" in await page.text("#log .user")
             await page.page.reload()
-        page.assert_clean()
+        await page.assert_sound()
 
 
 async def test_a_picture_is_pasted(browser: Any) -> None:
@@ -392,7 +389,7 @@ async def test_a_picture_is_pasted(browser: Any) -> None:
         await page.page.locator("#files img").wait_for()
         await page.page.keyboard.press("Enter")
         await page.page.locator("#log img.picture").wait_for()
-        page.assert_clean()
+        await page.assert_sound()
 
 
 async def test_a_thumb_reaches_a_hook_and_survives_a_reload(browser: Any) -> None:
@@ -430,7 +427,7 @@ async def test_arguments_are_edited_and_a_denial_has_a_reason(browser: Any) -> N
         await page.page.get_by_role("button", name="Approve changes").click()
         await page.sees("Have a good journey!")
         assert booked == ["IC 7"]
-        page.assert_clean()
+        await page.assert_sound()
     agent, booked = travel()
     async with serving(agent) as (_, url):
         page = await page_of(browser, url)
@@ -454,7 +451,7 @@ async def test_the_empty_page_says_who_answers_and_what_to_ask(browser: Any) -> 
             assert shown in await page.text("#empty")
         await page.page.get_by_role("button", name="Which train?").click()
         await page.sees("The night train.")
-        page.assert_clean()
+        await page.assert_sound()
 
 
 async def test_conversations_are_found_renamed_and_deleted(browser: Any) -> None:
@@ -485,7 +482,7 @@ async def test_conversations_are_found_renamed_and_deleted(browser: Any) -> None
         await page.page.reload()
         await page.page.locator(".conversation").wait_for()
         assert await entries.all_inner_texts() == ["Fruit"]
-        page.assert_clean()
+        await page.assert_sound()
 
 
 @pytest.mark.parametrize("kind", ["Markdown", "JSON"])
@@ -542,7 +539,7 @@ async def test_while_it_answers_the_text_is_as_dark_and_the_list_has_the_convers
         assert await page.page.evaluate(ink) == before
         gate.open.set()
         await page.sees("whole.")
-        page.assert_clean()
+        await page.assert_sound()
 
 
 # ── the timeline ────────────────────────────────────────────────────────────────────────────
@@ -585,7 +582,7 @@ async def test_the_timeline_errors_and_stops_survive_a_reload(browser: Any) -> N
         assert sorted(order, key=log.index) == order
         assert await page.page.evaluate(rows) == before
         assert "hunter2" not in await page.page.content()
-        page.assert_clean()
+        await page.assert_sound()
 
 
 async def test_a_step_and_a_hook_explain_themselves(browser: Any) -> None:
@@ -626,7 +623,7 @@ async def test_a_step_and_a_hook_explain_themselves(browser: Any) -> None:
             await page.page.locator("#decisions").uncheck()
             await page.page.reload()
             await page.sees("needs your approval")
-        page.assert_clean()
+        await page.assert_sound()
 
 
 async def test_a_sub_agents_steps_stand_below_its_call_and_explain_themselves(
@@ -669,7 +666,7 @@ async def test_a_sub_agents_steps_stand_below_its_call_and_explain_themselves(
             await page.page.reload()
             await page.sees("tokens in")
             assert await page.page.evaluate(script) == rows
-        page.assert_clean()
+        await page.assert_sound()
 
 
 async def test_a_call_and_the_timeline_name_the_hooks_that_decided_and_their_ids(
@@ -696,7 +693,7 @@ async def test_a_call_and_the_timeline_name_the_hooks_that_decided_and_their_ids
             assert "a budget (house)" in await page.text("#hooks")
             await page.page.reload()
         assert booked == []
-        page.assert_clean()
+        await page.assert_sound()
 
 
 async def test_without_details_the_server_tells_neither_requests_nor_changes(browser: Any) -> None:
@@ -716,43 +713,31 @@ async def test_without_details_the_server_tells_neither_requests_nor_changes(bro
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_axe_finds_no_violation(browser: Any, scheme: str) -> None:
-    if not AXE.exists():
-        missing("axe-core is not installed: scripts/dev/web-clients")
     turn = Turn(MARKDOWN, tool_calls=[call("weather", city="Oslo")])
     agent = Agent(ScriptedModel(turn, "Done."), tools=[weather])
     agent.add_hook("preToolCall", lambda ctx: Ask("May it?"))
     async with serving(agent, page=INFO) as (_, url):
-        page = await page_of(browser, url, color_scheme=scheme, bypass_csp=True)
+        page = await page_of(browser, url, color_scheme=scheme)
         await page.open()
         await page.sees("Travel desk")
-        found = [("empty", each) for each in await violations(page.page)]
+        found = [("empty", each) for each in await page.violations()]
         await page.page.set_input_files(
             "#pick", [{"name": "v.png", "mimeType": "image/png", "buffer": png()}]
         )
         await page.say("Go.")
         await page.sees("needs your approval")
         await page.page.locator(".code .k").first.wait_for()
-        found += [("approval", each) for each in await violations(page.page)]
+        found += [("approval", each) for each in await page.violations()]
         await page.page.get_by_role("button", name="Edit", exact=True).click()
         await page.page.locator("#waterfall button").first.click()
         await page.page.locator("#waterfall .facts").wait_for()
         await page.page.click("#export summary")
-        found += [("detail", each) for each in await violations(page.page)]
+        found += [("detail", each) for each in await page.violations()]
         await page.page.click("#export summary")
         await page.page.locator(".entry").hover()
         await page.page.get_by_role("button", name="Rename").click()
-        found += [("dialog", each) for each in await violations(page.page)]
+        found += [("dialog", each) for each in await page.violations()]
         assert found == []
-
-
-async def violations(page: Any) -> list[Any]:
-    await page.add_script_tag(path=AXE)
-    report = await page.evaluate("axe.run({ resultTypes: ['violations'] })")
-    return [
-        (each["id"], node["html"][:160], node["failureSummary"][-200:])
-        for each in report["violations"]
-        for node in each["nodes"]
-    ]
 
 
 async def test_two_thousand_messages_are_drawn_where_they_are_looked_at(browser: Any) -> None:
@@ -783,4 +768,4 @@ async def test_two_thousand_messages_are_drawn_where_they_are_looked_at(browser:
         async with asyncio.timeout(15):
             while await page.page.evaluate(end) > 60:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
-        page.assert_clean()
+        await page.assert_sound()

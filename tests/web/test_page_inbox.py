@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 from tests.web._browser import Page, page_of, serving
-from tests.web._clients import missing
-from tests.web.test_page_features import AXE, violations
 
 from hookline import Agent, ApprovalRequest, Ask, MemoryStore
 from hookline.points import PreToolCall
@@ -108,8 +106,8 @@ async def test_an_approver_decides_and_the_asker_sees_it(browser: Any, approved:
             await ann.page.reload()
             await ann.sees("You have it.")
         assert paid == (["Ada"] if approved else [])
-        ann.assert_clean()
-        lea.assert_clean()
+        await ann.assert_sound()
+        await lea.assert_sound()
 
 
 async def test_a_question_that_somebody_else_answered_says_so(browser: Any) -> None:
@@ -147,22 +145,20 @@ async def test_edited_arguments_run(browser: Any) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 async def test_axe_finds_no_violation_in_the_inbox(browser: Any, scheme: str, width: int) -> None:
-    if not AXE.exists():
-        missing("axe-core is not installed: scripts/dev/web-clients")
     agent, _ = desk()
     async with serve_desk(agent) as (_, url):
-        ann = await as_user(browser, url, "ann", color_scheme=scheme, bypass_csp=True)
+        ann = await as_user(browser, url, "ann", color_scheme=scheme)
         await ann.say("Pay Ada.")
         await ann.sees("Somebody else decides.")
         options = {"color_scheme": scheme, "viewport": {"width": width, "height": 800}}
-        lea = await as_user(browser, url, "lea", "/#approvals", bypass_csp=True, **options)
+        lea = await as_user(browser, url, "lea", "/#approvals", **options)
         await lea.sees("Pay 80 euros?")
         assert await lea.page.evaluate("document.documentElement.scrollWidth") <= width
-        assert await violations(lea.page) == []
-        assert await violations(ann.page) == []
+        assert await lea.violations() == []
+        assert await ann.violations() == []
         await lea.page.get_by_role("button", name="Approve", exact=True).click()
         await lea.sees("Nothing waits for your approval.")
         async with asyncio.timeout(15):
             await ann.sees("approved by lea")
-        assert await violations(lea.page) == []
-        assert await violations(ann.page) == []
+        assert await lea.violations() == []
+        assert await ann.violations() == []

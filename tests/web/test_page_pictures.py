@@ -64,7 +64,7 @@ async def test_a_picture(browser: Any, tmp_path: Path, name: str) -> None:
         await page.sees("Travel desk")
         await SHOWN[name](page)
         await page.page.screenshot(path=folder / f"{name}.png")
-        page.assert_clean()
+        await page.assert_sound()
     assert (folder / f"{name}.png").stat().st_size > 10_000
 
 
