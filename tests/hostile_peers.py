@@ -28,7 +28,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from tests._wires import ADAPTERS, KEY
 from tests.web._server import TOKEN, serve
 
-from hookline import Agent
+from hookline import Agent, Model
 from hookline.mcp import MCPServer, connect, oauth
 from hookline.mcp._client.transport.process import MAX_MESSAGE
 from hookline.providers.presets import preset
@@ -135,6 +135,7 @@ class Peer:
             self.bodies = list(gzipped(body(size))) if packed else []
         self.tasks: list[asyncio.Task[Any]] = []
         self.stolen = 0  # requests that came to the other host
+        self.heads: list[str] = []  # of all requests, in lower case
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
@@ -171,6 +172,7 @@ class Peer:
     async def _requests(self, reader: Any, writer: Any) -> None:
         while not writer.is_closing():
             head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+            self.heads.append(head)
             length = head.partition("content-length:")[2].partition("\r\n")[0]
             body = await reader.readexactly(int(length or 0))
             await self._say(head, body, writer)
@@ -333,19 +335,20 @@ async def _longest_block(stop: asyncio.Event) -> tuple[float, float]:
     return work, wall
 
 
-async def _provider(kind: str, url: str) -> Callable[[], Any]:
-    base = f"{url}/v1" if kind.startswith("openai") else url
+def model_at(kind: str, url: str, *, idle_timeout: float = 1.0) -> Model:
+    """Return an adapter or a preset whose service is at this address."""
+    options: dict[str, Any] = {"api_key": KEY, "idle_timeout": idle_timeout}
     if kind == "azure":
         os.environ["AZURE_OPENAI_ENDPOINT"] = url
-        model = preset(kind, "hostile", api_key=KEY, idle_timeout=1.0)
-    else:
-        make: Any = ADAPTERS.get(kind, partial(preset, kind))  # type: ignore[call-overload]
-        model = make("hostile", base_url=base, api_key=KEY, idle_timeout=1.0)
+        return preset(kind, "hostile", **options)
+    base = f"{url}/v1" if kind.startswith("openai") else url
+    make: Any = ADAPTERS.get(kind, partial(preset, kind))  # type: ignore[call-overload]
+    model: Model = make("hostile", base_url=base, **options)
+    return model
 
-    async def attack() -> None:
-        await Agent(model).chat("Hello.")
 
-    return attack
+async def _ask(kind: str, url: str) -> None:
+    await Agent(model_at(kind, url)).chat("Hello.")
 
 
 async def _child(kind: str, url: str, warm: str, attack: str, size: int) -> None:
@@ -353,8 +356,8 @@ async def _child(kind: str, url: str, warm: str, attack: str, size: int) -> None
     async with asyncio.timeout(120):
         if kind in ADAPTERS or kind in PRESETS:
             with suppress(Exception):
-                await (await _provider(kind, warm))()
-            await _measured(await _provider(kind, url))
+                await _ask(kind, warm)
+            await _measured(partial(_ask, kind, url))
         elif kind.startswith("web"):
             await _attack_web(kind.partition(": ")[2], attack, size)
         else:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests._wires import ADAPTERS, KEY, WIRES
-from tests.hostile_peers import BLOCK, MEMORY, MIB, Peer, cases, play
+from tests._wires import KEY, WIRES
+from tests.hostile_peers import BLOCK, MEMORY, MIB, PRESETS, Peer, cases, model_at, play
 
 from hookline import Agent
 from hookline.errors import BadRequestError, IdleTimeoutError, ModelError
+from hookline.mcp import MCPServer, connect
 from hookline.providers._adapter.http import MAX_VALUES, Messages
 from hookline.providers._adapter.sse import EventTooLarge
 from hookline.providers._adapter.streaming import parse_json
 from hookline.providers.kit import server_sent_events
+from hookline.testing import ScriptedModel
 
 each_wire = pytest.mark.parametrize("kind", WIRES)
 
@@ -21,10 +23,8 @@ each_wire = pytest.mark.parametrize("kind", WIRES)
 async def failing(kind: Any, peer: Peer, **options: Any) -> ModelError:
     """The error of a chat with this peer."""
     async with peer.serving() as url:
-        base = f"{url}/v1" if kind.startswith("openai") else url
-        model = ADAPTERS[kind]("m", base_url=base, api_key=KEY, **options)
         with pytest.raises(ModelError) as caught:
-            await Agent(model).chat("Hello.")
+            await Agent(model_at(kind, url, **options)).chat("Hello.")
     return caught.value
 
 
@@ -45,8 +45,27 @@ async def test_nor_does_any_other_peer_take_more(kind: str) -> None:
     assert figures["block"] < BLOCK, figures
 
 
-@each_wire
-async def test_a_redirect_to_another_host_is_not_followed(kind: Any) -> None:
+@pytest.mark.parametrize("kind", [*WIRES, "mcp", "azure", "bedrock"])
+async def test_no_peer_is_asked_for_a_compressed_body(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "")  # `model_at` sets it
+    peer = Peer("bomb: error", 1, kind=kind)
+    if kind == "mcp":
+        async with peer.serving() as url:
+            async with connect(Agent(ScriptedModel()), MCPServer.http(f"{url}/mcp", label="peer")):
+                pass
+    else:
+        await failing(kind, peer)
+    assert peer.heads
+    assert all("\r\naccept-encoding: identity\r\n" in head for head in peer.heads)
+
+
+@pytest.mark.parametrize("kind", [*WIRES, *PRESETS])
+async def test_a_redirect_to_another_host_is_not_followed(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "")  # `model_at` sets it
     peer = Peer("redirect", 0)
     error = await failing(kind, peer)
     assert peer.stolen == 0

@@ -36,7 +36,7 @@ from hookline.testing import ScriptedModel
 from hookline.web import chat_response
 from hookline.web._http.refused import Refused
 from hookline.web._protocols import incoming
-from hookline.web._protocols.table import Protocol
+from hookline.web._protocols.table import Protocol, parse
 
 PROTOCOLS: tuple[Protocol, ...] = ("native", "ai-sdk", "ag-ui")
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -188,6 +188,7 @@ async def test_a_clients_history_has_no_data_of_a_provider(kind: Any, meta: Any)
         {"part": "reasoning", "text": "", "meta": meta},
         {"part": "text", "text": "Hello.", "meta": meta},
         {"part": "call", "id": "1", "name": "look", "arguments": {}, "meta": meta},
+        {"part": "source", "url": "https://x.y/", "meta": meta},
     ]
     image = {"part": "image", "media_type": "image/png", "data": b64encode(PNG).decode()}
     said = [{"part": "text", "text": "hi", "meta": meta}, {**image, "meta": meta}]
@@ -197,6 +198,12 @@ async def test_a_clients_history_has_no_data_of_a_provider(kind: Any, meta: Any)
         {"role": "tool", "id": "3", "call_id": "1", "name": "look", "text": "seen"},
         {"role": "assistant", "id": "4", "parts": [{"part": "text", "text": "Yes."}]},
     ]
+    incoming = parse("native", {"message": "and?", "history": history})
+    user, assistant, *_ = incoming.history
+    assert isinstance(user, UserMessage)
+    assert isinstance(assistant, AssistantMessage)
+    assert assistant == AssistantMessage(id="2", parts=assistant.parts)
+    assert [part.meta for part in (*user.parts, *assistant.parts)] == [None] * 6
     # A model with provider= gets the data of this name back, whatever its address.
     async with wire(kind, "Yes.", provider=kind) as (model, server):
         async with own_route(Agent(model), "native") as http:
@@ -304,13 +311,15 @@ async def test_a_state_that_no_chat_can_hold_is_a_bad_request(kind: str) -> None
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_body_of_very_many_values_is_refused(protocol: str) -> None:
+async def test_a_body_of_very_many_values_is_refused(protocol: Protocol) -> None:
     names = {"native": "history", "ai-sdk": "metadata", "ag-ui": "forwardedProps"}
     body = request_of(protocol, "hi", **{names[protocol]: [[]] * 200_001})
     async with direct(Agent(ScriptedModel("Yes."))) as (_, http):
         answer = await http.post(f"/{protocol}", json=body)
         assert answer.status_code == 413
         assert "200000 JSON values" in answer.text
+    with pytest.raises(Refused, match="200000 JSON values"):
+        parse(protocol, body)
 
 
 @pytest.mark.parametrize("item", ["[],", "{},", "1,", '"",', '{"a":{"b":'])
