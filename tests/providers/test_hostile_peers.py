@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
 from tests._wires import KEY, WIRES
 from tests.hostile_peers import BLOCK, MEMORY, MIB, PRESETS, Peer, cases, model_at, play
@@ -11,7 +12,7 @@ from tests.hostile_peers import BLOCK, MEMORY, MIB, PRESETS, Peer, cases, model_
 from hookline import Agent
 from hookline.errors import BadRequestError, IdleTimeoutError, ModelError
 from hookline.mcp import MCPServer, connect
-from hookline.providers._adapter.http import MAX_VALUES, Messages
+from hookline.providers._adapter.http import MAX_VALUES, Messages, hooks
 from hookline.providers._adapter.sse import EventTooLarge
 from hookline.providers._adapter.streaming import parse_json
 from hookline.providers.kit import server_sent_events
@@ -73,6 +74,38 @@ async def test_a_redirect_to_another_host_is_not_followed(
     assert not error.retryable
     assert "follows no redirect to another host" in str(error)
     assert KEY not in str(error)
+
+
+@pytest.mark.parametrize("library", [httpx, pytest.importorskip("httpx2")])
+@pytest.mark.parametrize(
+    ("target", "follows"),
+    [
+        ("/v2", True),
+        ("https://API.test:443/v2", True),
+        ("http://api.test/v2", False),  # the key would go out without TLS
+        ("https://api.test:444/v2", False),
+        ("//api.test.evil/v2", False),
+        ("https://api.test@evil/v2", False),
+        ("https://api.test:x/v2", False),
+    ],
+)
+async def test_a_redirect_is_followed_only_at_the_same_origin(
+    library: Any, target: str, follows: bool
+) -> None:
+    asked: list[str] = []
+
+    def answer(request: Any) -> Any:
+        asked.append(str(request.url))
+        if len(asked) == 1:
+            return library.Response(307, headers={"location": target})
+        return library.Response(200, text="{}")
+
+    async with library.AsyncClient(
+        transport=library.MockTransport(answer), event_hooks=hooks(), follow_redirects=True
+    ) as http:
+        response = await http.post("https://api.test/v1", content=b"a prompt")
+    assert asked == ["https://api.test/v1", *["https://api.test/v2"] * follows]
+    assert response.status_code == (200 if follows else 307)
 
 
 @each_wire
