@@ -80,6 +80,17 @@ ATTACKS: Final[dict[str, tuple[int, str, bool, Callable[[int], Parts]]]] = {
     ),
     "values: answer": (200, JSON, False, lambda n: repeated(b'{"a":[', b"[],", n // 8, b"1]}")),
     "endless event": (200, SSE, False, lambda n: repeated(b"data: ", b"x", n)),
+    "small events": (200, SSE, False, lambda n: repeated(b"", b"data:{}\n\n", min(n, 16 * MIB))),
+    "bomb: events": (200, SSE, True, lambda n: repeated(b"", b"data:{}\n\n", min(n, 16 * MIB))),
+    "deep": (200, SSE, False, lambda n: repeated(b"data: ", b"[", min(n, 9 * MIB), b"\n\n")),
+    "digits": (200, SSE, False, lambda n: repeated(b"data: ", b"9", min(n, 9 * MIB), b"\n\n")),
+    "fraction": (200, SSE, False, lambda n: repeated(b"data: 0.", b"9", min(n, 9 * MIB), b"\n\n")),
+    "error event": (
+        200,
+        SSE,
+        False,
+        lambda n: repeated(b'data: {"error":{"message":"', b"sk-<a ", min(n, 9 * MIB), b'"}}\n\n'),
+    ),
 }
 
 
@@ -87,7 +98,10 @@ LARGE: Final = ("long answer", "wide answer", "wide error", "long nothing", "wid
 """Messages of an MCP server that are a little below its limits; wide: a character takes 4 bytes."""
 PRESETS: Final = ("groq", "azure", "bedrock")  # each makes its client in another way
 OF_PRESETS: Final = ("bomb: error", "bomb: event", "values", "endless event", "redirect")
-OF_PROGRAMS: Final = ("values", "wide text", "endless event", "bomb: lines", *LARGE)
+OF_PROGRAMS: Final = (
+    *("values", "wide text", "endless event", "bomb: lines", "small events", "deep", "digits"),
+    *("fraction", *LARGE),
+)
 """The attacks of a program, whose messages are lines: their bodies, without the words of SSE."""
 OAUTH: Final = ("discovery", "register", "token")  # the step of a login that is attacked
 OF_OAUTH: Final = ("bomb: error", "bomb: answer", "values: answer", "redirect")
@@ -129,10 +143,10 @@ class Peer:
         self.size = size
         self.mcp = kind == "mcp"
         self.step = kind.partition(": ")[2] if kind.startswith("oauth") else ""
-        self.bodies: list[bytes] = []
+        self.packed = b""  # a compressed body, to be written at once
         if attack in ATTACKS:
             _, _, packed, body = ATTACKS[attack]
-            self.bodies = list(gzipped(body(size))) if packed else []
+            self.packed = b"".join(gzipped(body(size))) if packed else b""
         self.tasks: list[asyncio.Task[Any]] = []
         self.stolen = 0  # requests that came to the other host
         self.heads: list[str] = []  # of all requests, in lower case
@@ -220,7 +234,7 @@ class Peer:
             f"HTTP/1.1 {status} Hm\r\ncontent-type: {kind}\r\n{encoding}"
             "connection: close\r\n\r\n".encode()
         )
-        for part in self.bodies or make(self.size):
+        for part in [self.packed] if packed else make(self.size):
             writer.write(part)
             await writer.drain()
         writer.close()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
+import httpx2
 import pytest
 from tests._wires import KEY, WIRES
 from tests.hostile_peers import BLOCK, MEMORY, MIB, PRESETS, Peer, cases, model_at, play
@@ -12,12 +16,13 @@ from tests.hostile_peers import BLOCK, MEMORY, MIB, PRESETS, Peer, cases, model_
 from hookline import Agent
 from hookline.errors import BadRequestError, IdleTimeoutError, ModelError
 from hookline.mcp import MCPServer, connect
-from hookline.providers._adapter.http import MAX_VALUES, Messages, hooks
+from hookline.providers._adapter.http import MAX_VALUES, PIECE, Messages, hooks
 from hookline.providers._adapter.sse import EventTooLarge
 from hookline.providers._adapter.streaming import parse_json
 from hookline.providers.kit import server_sent_events
 from hookline.testing import ScriptedModel
 
+LIBRARIES = [httpx, httpx2]  # an SDK uses one of them
 each_wire = pytest.mark.parametrize("kind", WIRES)
 
 
@@ -35,6 +40,35 @@ async def test_a_compressed_answer_takes_bounded_memory(kind: str, attack: str) 
     figures = await play(kind, attack, 256 * MIB)
     assert figures["outcome"] != "answered"
     assert figures["peak"] < MEMORY, figures
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+async def test_a_compressed_body_arrives_in_small_pieces_between_which_others_run(
+    library: Any,
+) -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def body() -> AsyncIterator[bytes]:
+        yield gzip.compress(b"x" * (16 * MIB))
+
+    def answer(request: Any) -> Any:
+        return library.Response(200, headers={"content-encoding": "gzip"}, content=body())
+
+    transport = library.MockTransport(answer)
+    counting = asyncio.create_task(count())
+    async with library.AsyncClient(transport=transport, event_hooks=hooks()) as http:
+        async with http.stream("GET", "https://api.test/") as response:
+            sizes = [len(piece) async for piece in response.aiter_bytes()]
+    counting.cancel()
+    assert sum(sizes) == 16 * MIB
+    assert max(sizes) <= PIECE
+    assert turns >= len(sizes) - 1
 
 
 @pytest.mark.parametrize("kind", sorted({kind for kind, _ in cases()} - {*WIRES, "mcp"}))
@@ -76,13 +110,14 @@ async def test_a_redirect_to_another_host_is_not_followed(
     assert KEY not in str(error)
 
 
-@pytest.mark.parametrize("library", [httpx, pytest.importorskip("httpx2")])
+@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize(
     ("target", "follows"),
     [
         ("/v2", True),
         ("https://API.test:443/v2", True),
         ("http://api.test/v2", False),  # the key would go out without TLS
+        ("http://api.test:443/v2", False),
         ("https://api.test:444/v2", False),
         ("//api.test.evil/v2", False),
         ("https://api.test@evil/v2", False),

@@ -113,7 +113,9 @@ async def test_a_picture_of_a_client_reaches_the_model(protocol: Protocol, kind:
     assert message.parts == (expected,)
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "gs://another-bucket/x", "javascript:alert(1)"])
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "gs://another-bucket/x", "javascript:alert(1)"]
+)
 @pytest.mark.parametrize("place", ["assistant", "source", "tool"])
 async def test_so_are_the_files_and_sources_of_a_history(place: str, url: str) -> None:
     image = {"part": "image", "media_type": "image/png", "url": url}
