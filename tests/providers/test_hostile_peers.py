@@ -62,9 +62,11 @@ async def test_a_compressed_body_arrives_in_small_pieces_between_which_others_ru
 
     transport = library.MockTransport(answer)
     counting = asyncio.create_task(count())
-    async with library.AsyncClient(transport=transport, event_hooks=hooks()) as http:
-        async with http.stream("GET", "https://api.test/") as response:
-            sizes = [len(piece) async for piece in response.aiter_bytes()]
+    async with (
+        library.AsyncClient(transport=transport, event_hooks=hooks()) as http,
+        http.stream("GET", "https://api.test/") as response,
+    ):
+        sizes = [len(piece) async for piece in response.aiter_bytes()]
     counting.cancel()
     assert sum(sizes) == 16 * MIB
     assert max(sizes) <= PIECE
@@ -87,9 +89,12 @@ async def test_no_peer_is_asked_for_a_compressed_body(
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "")  # `model_at` sets it
     peer = Peer("bomb: error", 1, kind=kind)
     if kind == "mcp":
-        async with peer.serving() as url:
-            async with connect(Agent(ScriptedModel()), MCPServer.http(f"{url}/mcp", label="peer")):
-                pass
+        agent = Agent(ScriptedModel())
+        async with (
+            peer.serving() as url,
+            connect(agent, MCPServer.http(f"{url}/mcp", label="peer")),
+        ):
+            pass
     else:
         await failing(kind, peer)
     assert peer.heads

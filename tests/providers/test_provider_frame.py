@@ -153,12 +153,12 @@ async def test_each_event_is_a_sign_of_life_and_the_time_of_the_reader_does_not_
         clock += 0.6
         yield b": comment\n"
 
-    events = 0
+    events = server_sent_events(Body(pieces()), Exchange("it", idle=1.0))
+    for _ in range(5):
+        assert await anext(events) == {"a": 1}
+        clock += 10.0
     with pytest.raises(IdleTimeoutError):
-        async for _ in server_sent_events(Body(pieces()), Exchange("it", idle=1.0)):
-            events += 1
-            clock += 10.0
-    assert events == 5
+        await anext(events)
 
 
 async def test_comments_before_the_first_event_take_no_memory() -> None:

@@ -175,12 +175,14 @@ async def cut_at(process: Any, number: signal.Signals, url: str, token: str) -> 
     """Send the server a signal in the middle of an answer; returns the events of the answer."""
     headers = {"authorization": f"Bearer {token}"}
     data = b""
-    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as http:
-        async with http.stream("POST", "/native", json=request_of("native", "hi")) as answer:
-            async for piece in answer.aiter_raw():
-                if not data:
-                    process.send_signal(number)
-                data += piece
+    async with (
+        httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as http,
+        http.stream("POST", "/native", json=request_of("native", "hi")) as answer,
+    ):
+        async for piece in answer.aiter_raw():
+            if not data:
+                process.send_signal(number)
+            data += piece
     return native(data)
 
 
@@ -394,8 +396,9 @@ async def test_reload_passes_on_every_option_and_ends_its_server(
         process.send_signal(number)
         async with asyncio.timeout(30):
             assert await process.wait() == 128 + signal.SIGTERM
-        with pytest.raises(httpx.ConnectError):
-            httpx.get(url)
+        async with httpx.AsyncClient() as http:
+            with pytest.raises(httpx.ConnectError):
+                await http.get(url)
 
 
 async def test_reload_passes_the_relay_on(tmp_path: Path) -> None:
