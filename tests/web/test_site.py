@@ -971,6 +971,27 @@ async def test_only_an_approver_sees_and_answers_the_approvals_of_others() -> No
         assert (ran.by, ran.note) == ("lea", "as agreed")
 
 
+@pytest.mark.parametrize("edits", [True, False])
+async def test_an_approver_sees_the_oldest_request_first_and_edits_only_where_edits_are_on(
+    edits: bool,
+) -> None:
+    pay = call("pay", to="Ada", amount=10.0)
+    agent, paid = asking(pay, pay, "That is done.")
+    options: dict[str, Any] = {"approvers": lambda principal, request: True, "edits": edits}
+    async with direct(agent, authorize=name_of, **options) as (site, http):
+        http.headers["x-user"] = "ann"
+        for name in ("z", "a"):
+            await http.post("/native", json={"conversation": name, "message": "pay"})
+        requests = (await http.get("/approvals")).json()["approvals"]
+        assert [request["conversation_id"] for request in requests] == ["z", "a"]
+        arguments = {"to": "Bob", "amount": 10.0}
+        yes = {"id": requests[0]["id"], "approved": True, "arguments": arguments}
+        answer = await http.post("/approvals", json=yes)
+        assert answer.status_code == (202 if edits else 403)
+        await site.shutdown()
+    assert paid == (["Bob"] if edits else [])
+
+
 def json_frames(data: bytes) -> list[dict[str, Any]]:
     return [json.loads(line[6:]) for line in data.decode().splitlines() if line[:7] == "data: {"]
 
