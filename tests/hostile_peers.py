@@ -28,7 +28,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from tests._wires import ADAPTERS, KEY
 from tests.web._server import TOKEN, serve
 
-from hookline import Agent
+from hookline import Agent, Model
 from hookline.mcp import MCPServer, connect, oauth
 from hookline.mcp._client.transport.process import MAX_MESSAGE
 from hookline.providers.presets import preset
@@ -80,6 +80,17 @@ ATTACKS: Final[dict[str, tuple[int, str, bool, Callable[[int], Parts]]]] = {
     ),
     "values: answer": (200, JSON, False, lambda n: repeated(b'{"a":[', b"[],", n // 8, b"1]}")),
     "endless event": (200, SSE, False, lambda n: repeated(b"data: ", b"x", n)),
+    "small events": (200, SSE, False, lambda n: repeated(b"", b"data:{}\n\n", min(n, 16 * MIB))),
+    "bomb: events": (200, SSE, True, lambda n: repeated(b"", b"data:{}\n\n", min(n, 16 * MIB))),
+    "deep": (200, SSE, False, lambda n: repeated(b"data: ", b"[", min(n, 9 * MIB), b"\n\n")),
+    "digits": (200, SSE, False, lambda n: repeated(b"data: ", b"9", min(n, 9 * MIB), b"\n\n")),
+    "fraction": (200, SSE, False, lambda n: repeated(b"data: 0.", b"9", min(n, 9 * MIB), b"\n\n")),
+    "error event": (
+        200,
+        SSE,
+        False,
+        lambda n: repeated(b'data: {"error":{"message":"', b"sk-<a ", min(n, 9 * MIB), b'"}}\n\n'),
+    ),
 }
 
 
@@ -87,7 +98,10 @@ LARGE: Final = ("long answer", "wide answer", "wide error", "long nothing", "wid
 """Messages of an MCP server that are a little below its limits; wide: a character takes 4 bytes."""
 PRESETS: Final = ("groq", "azure", "bedrock")  # each makes its client in another way
 OF_PRESETS: Final = ("bomb: error", "bomb: event", "values", "endless event", "redirect")
-OF_PROGRAMS: Final = ("values", "wide text", "endless event", "bomb: lines", *LARGE)
+OF_PROGRAMS: Final = (
+    *("values", "wide text", "endless event", "bomb: lines", "small events", "deep", "digits"),
+    *("fraction", *LARGE),
+)
 """The attacks of a program, whose messages are lines: their bodies, without the words of SSE."""
 OAUTH: Final = ("discovery", "register", "token")  # the step of a login that is attacked
 OF_OAUTH: Final = ("bomb: error", "bomb: answer", "values: answer", "redirect")
@@ -129,12 +143,13 @@ class Peer:
         self.size = size
         self.mcp = kind == "mcp"
         self.step = kind.partition(": ")[2] if kind.startswith("oauth") else ""
-        self.bodies: list[bytes] = []
+        self.packed = b""  # a compressed body, to be written at once
         if attack in ATTACKS:
             _, _, packed, body = ATTACKS[attack]
-            self.bodies = list(gzipped(body(size))) if packed else []
+            self.packed = b"".join(gzipped(body(size))) if packed else b""
         self.tasks: list[asyncio.Task[Any]] = []
         self.stolen = 0  # requests that came to the other host
+        self.heads: list[str] = []  # of all requests, in lower case
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
@@ -171,6 +186,7 @@ class Peer:
     async def _requests(self, reader: Any, writer: Any) -> None:
         while not writer.is_closing():
             head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+            self.heads.append(head)
             length = head.partition("content-length:")[2].partition("\r\n")[0]
             body = await reader.readexactly(int(length or 0))
             await self._say(head, body, writer)
@@ -218,7 +234,7 @@ class Peer:
             f"HTTP/1.1 {status} Hm\r\ncontent-type: {kind}\r\n{encoding}"
             "connection: close\r\n\r\n".encode()
         )
-        for part in self.bodies or make(self.size):
+        for part in [self.packed] if packed else make(self.size):
             writer.write(part)
             await writer.drain()
         writer.close()
@@ -333,19 +349,20 @@ async def _longest_block(stop: asyncio.Event) -> tuple[float, float]:
     return work, wall
 
 
-async def _provider(kind: str, url: str) -> Callable[[], Any]:
-    base = f"{url}/v1" if kind.startswith("openai") else url
+def model_at(kind: str, url: str, *, idle_timeout: float = 1.0) -> Model:
+    """Return an adapter or a preset whose service is at this address."""
+    options: dict[str, Any] = {"api_key": KEY, "idle_timeout": idle_timeout}
     if kind == "azure":
         os.environ["AZURE_OPENAI_ENDPOINT"] = url
-        model = preset(kind, "hostile", api_key=KEY, idle_timeout=1.0)
-    else:
-        make: Any = ADAPTERS.get(kind, partial(preset, kind))  # type: ignore[call-overload]
-        model = make("hostile", base_url=base, api_key=KEY, idle_timeout=1.0)
+        return preset(kind, "hostile", **options)
+    base = f"{url}/v1" if kind.startswith("openai") else url
+    make: Any = ADAPTERS.get(kind, partial(preset, kind))  # type: ignore[call-overload]
+    model: Model = make("hostile", base_url=base, **options)
+    return model
 
-    async def attack() -> None:
-        await Agent(model).chat("Hello.")
 
-    return attack
+async def _ask(kind: str, url: str) -> None:
+    await Agent(model_at(kind, url)).chat("Hello.")
 
 
 async def _child(kind: str, url: str, warm: str, attack: str, size: int) -> None:
@@ -353,8 +370,8 @@ async def _child(kind: str, url: str, warm: str, attack: str, size: int) -> None
     async with asyncio.timeout(120):
         if kind in ADAPTERS or kind in PRESETS:
             with suppress(Exception):
-                await (await _provider(kind, warm))()
-            await _measured(await _provider(kind, url))
+                await _ask(kind, warm)
+            await _measured(partial(_ask, kind, url))
         elif kind.startswith("web"):
             await _attack_web(kind.partition(": ")[2], attack, size)
         else:

@@ -23,10 +23,7 @@ MODELS: Final = {
     "anthropic": ("hookline.providers.anthropic", "AnthropicModel"),
     "google": ("hookline.providers.google", "GoogleModel"),
 }
-# Services that use one of these formats at their own address; see `providers/presets.py`.
-PRESETS: Final = (
-    *("ollama", "openrouter", "groq", "mistral", "deepseek", "together", "azure", "bedrock"),
-)
+"""The models with formats of their own. `providers/presets.py` has services that use them."""
 
 
 def model_of(value: Any) -> Model:
@@ -48,8 +45,8 @@ def resolve_model(name: str) -> Model:
     if prefix in MODELS:
         module, attribute = MODELS[prefix]
         make: Any = getattr(import_module(module), attribute)
-    elif prefix in PRESETS:
-        make = partial(import_module("hookline.providers.presets").preset, prefix)
+    elif prefix in _presets().PRESETS:
+        make = partial(_presets().preset, prefix)
     else:
         make = _registered(prefix, name)
     model: Any = make(rest)
@@ -59,6 +56,10 @@ def resolve_model(name: str) -> Model:
             "not a Model: it has no method stream(request); fix or remove that package"
         )
     return model
+
+
+def _presets() -> Any:
+    return import_module("hookline.providers.presets")
 
 
 def _registered(prefix: str, name: str) -> Any:
@@ -81,7 +82,7 @@ def _registered(prefix: str, name: str) -> Any:
 def _model_names() -> str:
     from importlib.metadata import entry_points
 
-    ours = [*MODELS, *PRESETS]
+    ours = [*MODELS, *_presets().PRESETS]
     others = {point.name for point in entry_points(group=MODEL_ENTRY_POINTS)} - set(ours)
     return ", ".join(f"{name}:…" for name in [*ours, *sorted(others)])
 

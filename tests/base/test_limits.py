@@ -35,6 +35,7 @@ from hookline.errors import (
     ToolArgumentsError,
     ToolDenied,
     ToolLimitError,
+    UsageError,
 )
 from hookline.events import ChatAborted, Status, TextDelta, ToolCallFinished
 from hookline.models import Chunk, ModelRequest, TextChunk
@@ -60,6 +61,20 @@ def test_limits_change_only_the_fields_that_they_name():
     assert (limits.steps, limits.tool_timeout, limits.grace) == (7, None, 1.0)
     assert limits == Limits(steps=7, tool_timeout=None, grace=1.0)
     assert repr(limits) == "Limits(steps=7, tool_timeout=None, grace=1.0)"
+
+
+@pytest.mark.parametrize("value", [-1, math.nan, True, "5", [1]], ids=repr)
+@pytest.mark.parametrize("name", Limits.__struct_fields__)
+def test_a_limit_that_is_no_number_is_refused(name, value):
+    with pytest.raises(UsageError, match=rf"Limits\.{name}="):
+        Limits(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["steps", "tool_calls", "answer_bytes"])
+@pytest.mark.parametrize("value", [None, 1.5], ids=repr)
+def test_a_limit_that_counts_is_a_whole_number(name, value):
+    with pytest.raises(UsageError, match="whole number"):
+        Limits(**{name: value})
 
 
 # ── tool calls a step ───────────────────────────────────────────────────────────────────────

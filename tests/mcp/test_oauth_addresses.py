@@ -26,6 +26,7 @@ REFUSED = {
     "loopback": ("https://127.0.0.1/admin", AWAY),
     "loopback as IPv6": ("https://[::1]/admin", AWAY),
     "loopback as IPv4 in IPv6": ("https://[::ffff:127.0.0.1]/admin", AWAY),
+    "link-local as IPv4 in IPv6": ("https://[::ffff:169.254.169.254]/latest/meta-data", AWAY),
     "localhost": ("http://localhost:8080/admin", AWAY),
     "a name that is localhost": ("https://a.localhost/admin", AWAY),
     "the own host without https": ("http://bank.example/token", AWAY),
@@ -89,3 +90,36 @@ async def test_a_server_that_names_another_address_is_told_and_not_obeyed() -> N
             async with connect(Agent(ScriptedModel()), server):
                 raise AssertionError("connected")
     assert paths == ["/mcp"]
+
+
+async def test_a_stored_login_is_not_renewed_at_such_an_address() -> None:
+    paths: list[str] = []
+
+    async def server_of_tools(scope: Any, receive: Any, send: Any) -> None:
+        paths.append(scope["path"])
+
+    class Store:
+        async def load(self) -> dict[str, Any]:
+            away = "http://169.254.169.254"
+            return {
+                "tokens": {"access_token": "a", "refresh_token": "r", "token_type": "Bearer"},
+                "expires_at": 1.0,
+                "issuer": away,
+                "client": {"client_id": "c", "redirect_uris": ["http://127.0.0.1:8765/callback"]},
+                "server": {
+                    "issuer": away,
+                    "authorization_endpoint": f"{away}/authorize",
+                    "token_endpoint": f"{away}/token",
+                    "response_types_supported": ["code"],
+                },
+            }
+
+        async def save(self, login: dict[str, Any]) -> None:
+            raise AssertionError(login)
+
+    async with listening(server_of_tools, lifespan="off") as url:
+        server = MCPServer.http(url, label="bank", auth=oauth(url, store=Store()))
+        with pytest.raises(MCPServerError, match=r"names 'http://169\.254\.169\.254'"):
+            async with connect(Agent(ScriptedModel()), server):
+                raise AssertionError("connected")
+    assert paths == []

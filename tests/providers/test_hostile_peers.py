@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
+from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx
+import httpx2
 import pytest
-from tests._wires import ADAPTERS, KEY, WIRES
-from tests.hostile_peers import BLOCK, MEMORY, MIB, Peer, cases, play
+from tests._wires import KEY, WIRES
+from tests.hostile_peers import BLOCK, MEMORY, MIB, PRESETS, Peer, cases, model_at, play
 
 from hookline import Agent
 from hookline.errors import BadRequestError, IdleTimeoutError, ModelError
-from hookline.providers._adapter.http import MAX_VALUES, Messages
+from hookline.mcp import MCPServer, connect
+from hookline.providers._adapter.http import MAX_VALUES, PIECE, Messages, hooks
 from hookline.providers._adapter.sse import EventTooLarge
 from hookline.providers._adapter.streaming import parse_json
 from hookline.providers.kit import server_sent_events
+from hookline.testing import ScriptedModel
 
+LIBRARIES = [httpx, httpx2]  # an SDK uses one of them
 each_wire = pytest.mark.parametrize("kind", WIRES)
 
 
 async def failing(kind: Any, peer: Peer, **options: Any) -> ModelError:
     """The error of a chat with this peer."""
     async with peer.serving() as url:
-        base = f"{url}/v1" if kind.startswith("openai") else url
-        model = ADAPTERS[kind]("m", base_url=base, api_key=KEY, **options)
         with pytest.raises(ModelError) as caught:
-            await Agent(model).chat("Hello.")
+            await Agent(model_at(kind, url, **options)).chat("Hello.")
     return caught.value
 
 
@@ -36,6 +42,37 @@ async def test_a_compressed_answer_takes_bounded_memory(kind: str, attack: str) 
     assert figures["peak"] < MEMORY, figures
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
+async def test_a_compressed_body_arrives_in_small_pieces_between_which_others_run(
+    library: Any,
+) -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def body() -> AsyncIterator[bytes]:
+        yield gzip.compress(b"x" * (16 * MIB))
+
+    def answer(request: Any) -> Any:
+        return library.Response(200, headers={"content-encoding": "gzip"}, content=body())
+
+    transport = library.MockTransport(answer)
+    counting = asyncio.create_task(count())
+    async with (
+        library.AsyncClient(transport=transport, event_hooks=hooks()) as http,
+        http.stream("GET", "https://api.test/") as response,
+    ):
+        sizes = [len(piece) async for piece in response.aiter_bytes()]
+    counting.cancel()
+    assert sum(sizes) == 16 * MIB
+    assert max(sizes) <= PIECE
+    assert turns >= len(sizes) - 1
+
+
 @pytest.mark.parametrize("kind", sorted({kind for kind, _ in cases()} - {*WIRES, "mcp"}))
 async def test_nor_does_any_other_peer_take_more(kind: str) -> None:
     attack = next(attack for each, attack in cases() if each == kind and "values" in attack)
@@ -45,8 +82,30 @@ async def test_nor_does_any_other_peer_take_more(kind: str) -> None:
     assert figures["block"] < BLOCK, figures
 
 
-@each_wire
-async def test_a_redirect_to_another_host_is_not_followed(kind: Any) -> None:
+@pytest.mark.parametrize("kind", [*WIRES, "mcp", "azure", "bedrock"])
+async def test_no_peer_is_asked_for_a_compressed_body(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "")  # `model_at` sets it
+    peer = Peer("bomb: error", 1, kind=kind)
+    if kind == "mcp":
+        agent = Agent(ScriptedModel())
+        async with (
+            peer.serving() as url,
+            connect(agent, MCPServer.http(f"{url}/mcp", label="peer")),
+        ):
+            pass
+    else:
+        await failing(kind, peer)
+    assert peer.heads
+    assert all("\r\naccept-encoding: identity\r\n" in head for head in peer.heads)
+
+
+@pytest.mark.parametrize("kind", [*WIRES, *PRESETS])
+async def test_a_redirect_to_another_host_is_not_followed(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "")  # `model_at` sets it
     peer = Peer("redirect", 0)
     error = await failing(kind, peer)
     assert peer.stolen == 0
@@ -54,6 +113,39 @@ async def test_a_redirect_to_another_host_is_not_followed(kind: Any) -> None:
     assert not error.retryable
     assert "follows no redirect to another host" in str(error)
     assert KEY not in str(error)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(
+    ("target", "follows"),
+    [
+        ("/v2", True),
+        ("https://API.test:443/v2", True),
+        ("http://api.test/v2", False),  # the key would go out without TLS
+        ("http://api.test:443/v2", False),
+        ("https://api.test:444/v2", False),
+        ("//api.test.evil/v2", False),
+        ("https://api.test@evil/v2", False),
+        ("https://api.test:x/v2", False),
+    ],
+)
+async def test_a_redirect_is_followed_only_at_the_same_origin(
+    library: Any, target: str, follows: bool
+) -> None:
+    asked: list[str] = []
+
+    def answer(request: Any) -> Any:
+        asked.append(str(request.url))
+        if len(asked) == 1:
+            return library.Response(307, headers={"location": target})
+        return library.Response(200, text="{}")
+
+    async with library.AsyncClient(
+        transport=library.MockTransport(answer), event_hooks=hooks(), follow_redirects=True
+    ) as http:
+        response = await http.post("https://api.test/v1", content=b"a prompt")
+    assert asked == ["https://api.test/v1", *["https://api.test/v2"] * follows]
+    assert response.status_code == (200 if follows else 307)
 
 
 @each_wire

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import tracemalloc
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -17,9 +20,10 @@ from hookline import Agent, Conversation, Reasoning, check_history, tool
 from hookline.errors import IdleTimeoutError, MalformedStreamError, ModelConnectionError
 from hookline.events import TextDelta
 from hookline.providers._adapter import sse as _sse
+from hookline.providers._adapter import streaming as _streaming
 from hookline.providers._adapter.sse import Events, EventTooLarge
 from hookline.providers._adapter.streaming import parse_json
-from hookline.providers.kit import Exchange, failure, scrubbed
+from hookline.providers.kit import Exchange, failure, scrubbed, server_sent_events
 from hookline.testing import Turn, call
 
 each_wire = pytest.mark.parametrize("kind", WIRES)
@@ -115,6 +119,58 @@ async def test_a_service_may_be_slow_within_the_idle_timeout(kind: Any) -> None:
     answer = Wire(Turn(*"slow"), delay=0.03)
     async with wire(kind, answer, idle_timeout=2.0) as (model, _):
         assert (await Agent(model).chat("Hi.")).text == "slow"
+
+
+class Body:
+    """A response with these pieces."""
+
+    headers: dict[str, str] = {}  # noqa: RUF012
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self.pieces = pieces
+
+    async def iter_bytes(self) -> Any:
+        for piece in self.pieces:
+            yield piece
+
+    async def close(self) -> None: ...
+
+
+async def test_each_event_is_a_sign_of_life_and_the_time_of_the_reader_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = 0.0
+    monkeypatch.setattr(_streaming, "monotonic", lambda: clock)
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal clock
+        for _ in range(5):
+            clock += 0.6
+            yield b": comment\n"
+            yield b'data: {"a":1}\n\n: comment\n'
+        clock += 0.6
+        yield b": comment\n"
+        clock += 0.6
+        yield b": comment\n"
+
+    events = server_sent_events(Body(pieces()), Exchange("it", idle=1.0))
+    for _ in range(5):
+        assert await anext(events) == {"a": 1}
+        clock += 10.0
+    with pytest.raises(IdleTimeoutError):
+        await anext(events)
+
+
+async def test_comments_before_the_first_event_take_no_memory() -> None:
+    comments = (b":" + b"x" * 1000 + b"\n") * 1000
+    pieces = itertools.chain(itertools.repeat(comments, 50), [b'data: {"a":1}\n\n'])
+    tracemalloc.start()
+    try:
+        assert [event async for event in server_sent_events(Body(pieces))] == [{"a": 1}]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 10 * len(comments)  # a few copies of one piece
 
 
 # ── from one provider to the other ──────────────────────────────────────────────────────────

@@ -601,7 +601,7 @@ TOKEN = "sk-s3cr3t123"  # which ids and names can have
 @pytest.mark.parametrize("arguments", [True, False])
 async def test_ids_of_calls_and_invented_names_of_tools_are_redacted(arguments):
     calls = [
-        ToolCall(id=f"id-{TOKEN}", name=f"no-{TOKEN}"),
+        ToolCall(id=f"id-{TOKEN}", name=f"no-{TOKEN}", meta={"service": {"id": TOKEN}}),
         ToolCall(id=f"id_{TOKEN}", name="look"),
         ToolCall(id=f"id_{TOKEN}", name="look"),
     ]

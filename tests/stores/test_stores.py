@@ -1013,12 +1013,18 @@ class _NoScan(dict[str, Any]):
     items = values = keys = __iter__ = _refuse
 
 
+class _NoWalk(list[str]):
+    """A sorted list that can be searched, but not walked through."""
+
+    __iter__ = _NoScan._refuse
+
+
 async def test_a_prefix_reads_no_other_conversation_in_memory() -> None:
     store = MemoryStore()
     for name in ("ada/1", "eve/1", "ada/2", "zoe/1"):
         await write(store, name, user("x"))
     assert await store.delete("ada/2")
     await write(store, "ada/3", user("x"))
-    store._entries = _NoScan(store._entries)
+    store._entries, store._ids = _NoScan(store._entries), _NoWalk(store._ids)
     assert sorted([info.id for info in await store.list(prefix="ada/")]) == ["ada/1", "ada/3"]
     assert await store.pending(prefix="ada/") == ()

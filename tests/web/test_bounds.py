@@ -252,6 +252,20 @@ async def test_a_reader_that_is_cut_off_leaves_no_error_in_the_servers_log(mode:
     assert lines == []
 
 
+async def test_a_reader_that_takes_nothing_leaves_no_error_in_the_servers_log_either() -> None:
+    model = Foreseeable(padding=5000)
+    site = site_with(model, caps={"replay_ttl": 0.0, "send": 0.1})
+    with lines_of(*LOGS) as lines:
+        async with serve(site, log_config=None) as url:
+            reader = Client(int(url.rpartition(":")[2]), "slow", 4000)
+            await reader.connect(receive_buffer=4096)
+            await reader.opened()
+            model.go.set()
+            await eventually(lambda: len(site.runs) == 0)
+            reader.reset()
+    assert lines == []
+
+
 async def test_the_log_that_is_looked_at_has_what_an_application_raises() -> None:
     async def broken(scope: Any, receive: Any, send: Any) -> None:
         raise RuntimeError("broken")

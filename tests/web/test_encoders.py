@@ -12,8 +12,8 @@ from tests.web._scenes import PAGE, SCENES, Played
 from tests.web._sse import read, read_wide
 
 from hookline import AssistantMessage, ToolMessage, UserMessage
-from hookline.events import ChatStarted, MessageAdded, read_event
-from hookline.web import AgUiEncoder, AiSdkEncoder, NativeEncoder, encode, to_ui_messages
+from hookline.events import ChatFailed, ChatStarted, MessageAdded, read_event
+from hookline.web import AgUiEncoder, AiSdkEncoder, NativeEncoder, Refused, encode, to_ui_messages
 from hookline.web._protocols.error_texts import Mask
 
 EVERY = pytest.mark.parametrize("name", SCENES)
@@ -291,6 +291,17 @@ async def test_a_chat_that_never_began_has_an_end(error: BaseException | None) -
     (event,), _ = read(NativeEncoder().end(error))
     assert type(read_event(event.data)).__name__ == ("ChatFailed" if error else "ChatAborted")
     assert b"secret" not in data
+
+
+@pytest.mark.parametrize("seconds", [None, "5"])
+def test_a_refusal_in_a_stream_says_whether_to_try_again(seconds: str | None) -> None:
+    refusal = Refused(429, "Busy.", retry_after=seconds)
+    (event,), _ = read(NativeEncoder().end(refusal))
+    failed = read_event(event.data)
+    assert isinstance(failed, ChatFailed)
+    assert failed.error.message == "Busy."
+    assert failed.error.retryable is (seconds is not None)
+    assert failed.error.retry_after == (None if seconds is None else 5.0)
 
 
 async def test_encode_needs_no_web_framework_and_ends_whatever_is_raised() -> None:

@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.web.test_site import native, request_of, text_of
 from hookline import Agent
 from hookline.cli import main
 from hookline.cli._target import ModuleFailedError, as_agent, locate
+from hookline.events import ChatDone
 
 MODULE = """
 import asyncio
@@ -55,9 +57,9 @@ def free_port() -> int:
         return port
 
 
-def _hear_hangups() -> None:
-    """Undo `nohup`, below which the tests may run: a server that inherits it keeps to it."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def on_hangup(action: Any) -> Any:
+    """Set what SIGHUP does to a server. Below `nohup`, it would inherit that nothing happens."""
+    return partial(signal.signal, signal.SIGHUP, action)
 
 
 @asynccontextmanager
@@ -67,6 +69,7 @@ async def served(
     delay: float = 0.0,
     agent: str = "demo:agent",
     head: list[str] | None = None,
+    hangup: Any = signal.SIG_DFL,
 ) -> AsyncIterator[tuple[Any, str, str]]:
     """The command, running; gives its process, its address and its token."""
     head = [] if head is None else head
@@ -77,7 +80,7 @@ async def served(
         *arguments,
         cwd=folder,
         stderr=asyncio.subprocess.PIPE,
-        preexec_fn=_hear_hangups,
+        preexec_fn=on_hangup(hangup),
     )
     try:
         assert process.stderr is not None
@@ -168,6 +171,21 @@ async def test_a_token_that_was_supplied_is_not_printed(
     assert secret not in printed
 
 
+async def cut_at(process: Any, number: signal.Signals, url: str, token: str) -> list[Any]:
+    """Send the server a signal in the middle of an answer; returns the events of the answer."""
+    headers = {"authorization": f"Bearer {token}"}
+    data = b""
+    async with (
+        httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as http,
+        http.stream("POST", "/native", json=request_of("native", "hi")) as answer,
+    ):
+        async for piece in answer.aiter_raw():
+            if not data:
+                process.send_signal(number)
+            data += piece
+    return native(data)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize(("drain", "end"), [("20", "ChatDone"), ("0", "ChatAborted")])
 async def test_a_signal_drains_or_aborts_what_runs(
@@ -175,19 +193,19 @@ async def test_a_signal_drains_or_aborts_what_runs(
 ) -> None:
     delay = 0.4 if drain == "20" else 30.0
     async with served(tmp_path, "--drain", drain, delay=delay) as (process, url, token):
-        headers = {"authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as http:
-            body = request_of("native", "hi")
-            data = b""
-            async with http.stream("POST", "/native", json=body) as answer:
-                async for piece in answer.aiter_raw():
-                    if not data:
-                        process.send_signal(number)
-                    data += piece
-            assert type(native(data)[-1]).__name__ == end
+        assert type((await cut_at(process, number, url, token))[-1]).__name__ == end
         async with asyncio.timeout(10):
             await process.wait()
         assert process.returncode in (0, -signal.SIGTERM)
+
+
+async def test_below_nohup_a_server_outlives_its_terminal(tmp_path: Path) -> None:
+    nohup = served(tmp_path, "--drain", "0", delay=0.4, hangup=signal.SIG_IGN)
+    async with nohup as (process, url, token):
+        assert type((await cut_at(process, signal.SIGHUP, url, token))[-1]) is ChatDone
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(10):
+            await process.wait()
 
 
 @pytest.mark.parametrize(
@@ -270,7 +288,10 @@ def redis_url() -> Iterator[str]:
             client.delete(key)
 
 
-async def test_several_workers_serve_behind_one_port(tmp_path: Path, redis_url: str) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_several_workers_serve_behind_one_port_until_a_signal(
+    tmp_path: Path, redis_url: str, number: signal.Signals
+) -> None:
     (tmp_path / "stored.py").write_text(STORED)
     prefix = new_prefix()
     port = free_port()
@@ -279,6 +300,7 @@ async def test_several_workers_serve_behind_one_port(tmp_path: Path, redis_url: 
         *(sys.executable, "-m", "hookline", *command, "--relay", redis_url),
         cwd=tmp_path,
         stderr=asyncio.subprocess.PIPE,
+        preexec_fn=on_hangup(signal.SIG_DFL),
     )
     assert process.stderr is not None
     try:
@@ -299,7 +321,7 @@ async def test_several_workers_serve_behind_one_port(tmp_path: Path, redis_url: 
             assert told == "hookline: a worker has died; restarting it\n"
             await eventually(lambda: len(children_of(process.pid)) == 2)
     finally:
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         assert await asyncio.wait_for(process.wait(), 30) == 0
 
 
@@ -361,16 +383,22 @@ async def test_what_a_store_keeps_is_there_after_a_restart(tmp_path: Path) -> No
             assert run["ended"] == "done"
 
 
-async def test_reload_passes_on_every_option(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_reload_passes_on_every_option_and_ends_its_server(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     options = ("--reload", "--description=- it is quick", "--starter=-v?", "--store=sqlite:///a.db")
     async with served(tmp_path, *options) as (process, url, token):
         headers = {"authorization": f"Bearer {token}"}
         async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as http:
             about = (await http.get("/page/about")).json()
             assert (about["description"], about["starters"]) == ("- it is quick", ["-v?"])
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         async with asyncio.timeout(30):
-            await process.wait()
+            assert await process.wait() == 128 + signal.SIGTERM
+        async with httpx.AsyncClient() as http:
+            with pytest.raises(httpx.ConnectError):
+                await http.get(url)
 
 
 async def test_reload_passes_the_relay_on(tmp_path: Path) -> None:

@@ -887,8 +887,9 @@ async def test_tools_see_the_deps_of_the_principal() -> None:
 async def text_deltas(*hooks: Any) -> list[str]:
     """The pieces of text that a client of the AI SDK, version 6, gets."""
     text = " ".join(f"word{number}" for number in range(100))
-    agent = Agent(ScriptedModel(text, chunk=8), hooks=hooks)
+    agent = Agent(ScriptedModel(text, text, chunk=8), hooks=hooks)
     async with direct(agent, store=MemoryStore()) as (_, http):
+        await http.post("/ai-sdk", json=request_of("ai-sdk", "hi", "c2"))
         answer = await http.post("/ai-sdk", json=request_of("ai-sdk", "hi"))
     chunks = ai_sdk.check(answer.content)
     return [each["delta"] for each in chunks if each["type"] == "text-delta"]
@@ -906,7 +907,7 @@ async def test_a_hook_that_may_change_an_answer_delays_it_and_is_named_in_the_lo
 ) -> None:
     rewrites = define_hook("onResponse", lambda ctx: None, name="rewrites")
     assert len(await text_deltas(rewrites)) == 1
-    (line,) = [each for each in caplog.messages if "rewrites" in each]
+    (line,) = [each for each in caplog.messages if "rewrites" in each]  # of two answers
     assert "keeps_deltas=True" in line
     promises = define_hook("onResponse", lambda ctx: None, name="promises", keeps_deltas=True)
     assert await text_deltas(promises) == await text_deltas()
@@ -920,11 +921,9 @@ async def test_the_route_names_the_principal_who_decided_whatever_a_client_sends
         (request,) = await store.pending()
         answer = {"approved": True, "by": "the boss"}
         body = {"conversation": "c", "answers": {request.id: answer}}
-        done = await http.post("/native", json=body)
-        if done.status_code != 200:  # an unknown field may be refused
-            body = {"conversation": "c", "answers": {request.id: {"approved": True}}}
-            done = await http.post("/native", json=body)
-        assert done.status_code == 200
+        assert (await http.post("/native", json=body)).status_code == 400
+        body = {"conversation": "c", "answers": {request.id: {"approved": True}}}
+        assert (await http.post("/native", json=body)).status_code == 200
     assert paid == ["Ada"]
     stored = await store.load(request.conversation_id or "")
     assert stored is not None
@@ -970,6 +969,27 @@ async def test_only_an_approver_sees_and_answers_the_approvals_of_others() -> No
         ]
         assert ran is not None
         assert (ran.by, ran.note) == ("lea", "as agreed")
+
+
+@pytest.mark.parametrize("edits", [True, False])
+async def test_an_approver_sees_the_oldest_request_first_and_edits_only_where_edits_are_on(
+    edits: bool,
+) -> None:
+    pay = call("pay", to="Ada", amount=10.0)
+    agent, paid = asking(pay, pay, "That is done.")
+    options: dict[str, Any] = {"approvers": lambda principal, request: True, "edits": edits}
+    async with direct(agent, authorize=name_of, **options) as (site, http):
+        http.headers["x-user"] = "ann"
+        for name in ("z", "a"):
+            await http.post("/native", json={"conversation": name, "message": "pay"})
+        requests = (await http.get("/approvals")).json()["approvals"]
+        assert [request["conversation_id"] for request in requests] == ["z", "a"]
+        arguments = {"to": "Bob", "amount": 10.0}
+        yes = {"id": requests[0]["id"], "approved": True, "arguments": arguments}
+        answer = await http.post("/approvals", json=yes)
+        assert answer.status_code == (202 if edits else 403)
+        await site.shutdown()
+    assert paid == (["Bob"] if edits else [])
 
 
 def json_frames(data: bytes) -> list[dict[str, Any]]:

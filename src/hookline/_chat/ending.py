@@ -83,8 +83,6 @@ async def _close(chat: Chat) -> None:
         if batch is not None:
             batch.close_now()
             batch.give_back()
-        else:  # also if the chat ended right after it has claimed its answers
-            chat.conversation.give_back(chat.chat_id)
         if isinstance(chat.error, ChatAbortedError):
             chat.error.partial = tuple(chat.messages)
 

@@ -352,16 +352,13 @@ class ConversationState:
         self._claim = claim.replace(begun_ids=call_ids)
         await self.flush()
 
-    def give_back(self, chat_id: str, call_ids: Collection[str] | None = None) -> None:
-        """Let claimed calls of this chat wait again, since the chat ends before they have begun.
-
-        `call_ids` names these calls; None stands for all calls of the claim without a result.
-        """
+    def give_back(self, chat_id: str, call_ids: Collection[str]) -> None:
+        """Let these claimed calls of this chat wait again: the chat ends before they have begun."""
         claim = self._claim
         if self._pending is not None or claim is None or claim.claimed_by != chat_id:
             return
         open = {call.id for call in open_calls(self.items)}
-        step = claim.reopened(open if call_ids is None else open.intersection(call_ids))
+        step = claim.reopened(open.intersection(call_ids))
         if step is not None:
             self._pending, self._claim = step, None
 

@@ -310,7 +310,7 @@ def _question_text(request: ApprovalRequest) -> str:
     lines = [strict(line) for prompt in request.prompts for line in prompt.split("\n")]
     if request.schema is None:
         arguments = json.dumps(request.call.arguments, ensure_ascii=False)
-        lines.append(f"{strict(request.call.name)} {strict(arguments)}")
+        lines.append(f"{request.call.name} {strict(arguments)}")
     return "\n".join(lines)
 
 

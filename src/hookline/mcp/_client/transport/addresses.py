@@ -57,19 +57,14 @@ async def check_address(address: str, server: str, hosts: Collection[str]) -> No
 async def _resolved(host: str) -> list[Address]:
     """Return the addresses of a host; none if it has none."""
     with suppress(ValueError):
-        return [_address(host)]
+        return [ip_address(host)]
     if host == "localhost" or host.endswith(".localhost"):
-        return [_address("127.0.0.1")]
+        return [ip_address("127.0.0.1")]
     try:
         entries = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return []
-    return [_address(str(entry[4][0]).partition("%")[0]) for entry in entries]
-
-
-def _address(text: str) -> Address:
-    address = ip_address(text)
-    return getattr(address, "ipv4_mapped", None) or address
+    return [ip_address(str(entry[4][0]).partition("%")[0]) for entry in entries]
 
 
 def _on_loopback(addresses: Sequence[Address]) -> bool:
