@@ -33,6 +33,7 @@ from hookline._chat.config import (
     SystemText,
     check_chat_id,
     check_retries,
+    check_runtime,
     for_chat,
 )
 from hookline._chat.inbox import Interrupt, SentMessage
@@ -242,7 +243,7 @@ class Agent(Chats[DepsT, OutT]):
             settings=settings,
             limits=limits.over(DEFAULT_LIMITS),
             parallel_tools=parallel_tools,
-            runtime=runtime,
+            runtime=check_runtime(runtime),
             output=None if output is None else form_of(output),
             output_retries=check_retries(output_retries),
             output_validators=as_tuple("output_validators", output_validators),
@@ -482,9 +483,10 @@ class Agent(Chats[DepsT, OutT]):
         if options.chat_id is not None:
             check_chat_id(options.chat_id)
         model = None if options.model is None else model_of(options.model)
+        config = for_chat(self._config, options, model)
         view = self._view(options.hooks, options.only_hooks)
         chat_input = ChatInput(
-            chat_id=options.chat_id or self._config.runtime.new_id(),
+            chat_id=options.chat_id or config.runtime.new_id(),
             has_chat_id=options.chat_id is not None,
             view=view,
             guards=view.guards,
@@ -501,7 +503,7 @@ class Agent(Chats[DepsT, OutT]):
             own_tools=options.tools is not None,
             for_speaker=partial(for_chat, options=options, model=model, speaks_later=True),
         )
-        return for_chat(self._config, options, model), chat_input
+        return config, chat_input
 
     def _conversation(self, conversation: Any) -> Conversation | None:
         """Return the conversation that was passed, or the stored one with the given id."""
@@ -644,7 +646,6 @@ class Agent(Chats[DepsT, OutT]):
         hooks: HooksArgument = (),
         without: Iterable[str] = (),
         observers: bool = False,
-        runtime: Runtime | None = None,
     ) -> Agent[DepsT, OutT]:
         """Return a copy of the agent as it is now, to try out what its hooks would do.
 
@@ -660,7 +661,6 @@ class Agent(Chats[DepsT, OutT]):
             tools=tools,
             without=frozenset(as_tuple("without", without)),
             observers=observers,
-            runtime=runtime,
         )
         twin = self._twin(options)
         twin._known_hooks = definitions(hooks, dict(self._known_hooks))
@@ -687,12 +687,7 @@ class Agent(Chats[DepsT, OutT]):
             for hook in bus.all_hooks():
                 if (keep is None or keep(hook)) and options.keeps(hook):
                     twin.bus.enter(hook)
-        twin._config = msgspec.structs.replace(
-            config,
-            model=twin._config.model,
-            scopes=twin.scopes,
-            runtime=options.runtime or config.runtime,
-        )
+        twin._config = msgspec.structs.replace(config, model=twin._config.model, scopes=twin.scopes)
         for scope in self.scopes:
             twin.scopes.register(scope.replace(tools=[options.tool(tool) for tool in scope.tools]))
         return twin
@@ -708,7 +703,6 @@ class _Twin(msgspec.Struct, kw_only=True):
     tools: Callable[[AnyTool], AnyTool] | None
     without: frozenset[str]
     observers: bool
-    runtime: Runtime | None
     twins: dict[int, Any] = msgspec.field(default_factory=dict[int, Any])
 
     def keeps(self, hook: Hook) -> bool:

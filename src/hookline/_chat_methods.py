@@ -30,6 +30,7 @@ from hookline._chat.supervisor import Supervisor
 from hookline._conversations.conversation import Conversation
 from hookline._hooks.declared import HooksArgument
 from hookline._model.model import Model, Settings
+from hookline._record.runtime import Runtime
 from hookline._tools.tool import ToolLike
 
 E = TypeVar("E")
@@ -38,7 +39,7 @@ E = TypeVar("E")
 def _options(arguments: dict[str, Any]) -> ChatOptions:
     """The keywords of a chat, from the `locals()` at the start of the method that declares them.
 
-    Every keyword of these methods is a field of `Given`.
+    Every keyword of these methods is a field of `ChatOptions`.
     """
     for name in ("self", "input", "answers"):
         arguments.pop(name, None)
@@ -68,6 +69,7 @@ class Chats(Generic[DepsT, OutT]):
         output_retries: int | None = None,
         output_validators: Iterable[OutputValidator] | None = None,
         release: Release = "live",
+        runtime: Runtime | None = None,
         chat_id: str | None = None,
     ) -> Response[E]: ...
     @overload
@@ -90,6 +92,7 @@ class Chats(Generic[DepsT, OutT]):
         output_retries: int | None = None,
         output_validators: Iterable[OutputValidator] | None = None,
         release: Release = "live",
+        runtime: Runtime | None = None,
         chat_id: str | None = None,
     ) -> Response[OutT]: ...
     @overload
@@ -112,6 +115,7 @@ class Chats(Generic[DepsT, OutT]):
         output_retries: int | None = None,
         output_validators: Iterable[OutputValidator] | None = None,
         release: Release = "live",
+        runtime: Runtime | None = None,
         chat_id: str | None = None,
     ) -> Response[Any]: ...
     async def chat(
@@ -133,6 +137,7 @@ class Chats(Generic[DepsT, OutT]):
         output_retries: int | None = None,
         output_validators: Iterable[OutputValidator] | None = None,
         release: Release = "live",
+        runtime: Runtime | None = None,
         chat_id: str | None = None,
     ) -> Response[Any]:
         """Run one chat to its end and return its response; `chat_stream` also returns the events.
@@ -166,6 +171,7 @@ class Chats(Generic[DepsT, OutT]):
                 text. A function may raise ValueError to tell the model what is wrong.
             release: "live" streams text as it arrives; "response" streams text after the hooks at
                 `onResponse` have run.
+            runtime: The runtime that runs the steps of this chat. Sub-agents keep their own.
             chat_id: Your own id for the chat: 1 to 64 letters, digits, "_" and "-".
         """
         options = _options(locals())
@@ -191,6 +197,7 @@ class Chats(Generic[DepsT, OutT]):
         output_retries: int | None = None,
         output_validators: Iterable[OutputValidator] | None = None,
         release: Release = "live",
+        runtime: Runtime | None = None,
         chat_id: str | None = None,
     ) -> ChatStream[E]: ...
     @overload
@@ -213,6 +220,7 @@ class Chats(Generic[DepsT, OutT]):
         output_retries: int | None = None,
         output_validators: Iterable[OutputValidator] | None = None,
         release: Release = "live",
+        runtime: Runtime | None = None,
         chat_id: str | None = None,
     ) -> ChatStream[OutT]: ...
     @overload
@@ -235,6 +243,7 @@ class Chats(Generic[DepsT, OutT]):
         output_retries: int | None = None,
         output_validators: Iterable[OutputValidator] | None = None,
         release: Release = "live",
+        runtime: Runtime | None = None,
         chat_id: str | None = None,
     ) -> ChatStream[Any]: ...
     def chat_stream(
@@ -256,6 +265,7 @@ class Chats(Generic[DepsT, OutT]):
         output_retries: int | None = None,
         output_validators: Iterable[OutputValidator] | None = None,
         release: Release = "live",
+        runtime: Runtime | None = None,
         chat_id: str | None = None,
     ) -> ChatStream[Any]:
         """Stream the events of one chat. The chat starts when the stream is entered or first read.
@@ -285,6 +295,7 @@ class Chats(Generic[DepsT, OutT]):
         output_retries: int | None = None,
         output_validators: Iterable[OutputValidator] | None = None,
         release: Release = "live",
+        runtime: Runtime | None = None,
         chat_id: str | None = None,
     ) -> Response[E]: ...
     @overload
@@ -307,6 +318,7 @@ class Chats(Generic[DepsT, OutT]):
         output_retries: int | None = None,
         output_validators: Iterable[OutputValidator] | None = None,
         release: Release = "live",
+        runtime: Runtime | None = None,
         chat_id: str | None = None,
     ) -> Response[OutT]: ...
     @overload
@@ -329,6 +341,7 @@ class Chats(Generic[DepsT, OutT]):
         output_retries: int | None = None,
         output_validators: Iterable[OutputValidator] | None = None,
         release: Release = "live",
+        runtime: Runtime | None = None,
         chat_id: str | None = None,
     ) -> Response[Any]: ...
     async def resume(
@@ -350,6 +363,7 @@ class Chats(Generic[DepsT, OutT]):
         output_retries: int | None = None,
         output_validators: Iterable[OutputValidator] | None = None,
         release: Release = "live",
+        runtime: Runtime | None = None,
         chat_id: str | None = None,
     ) -> Response[Any]:
         """Answer waiting calls and continue the chat: `{approval_id: Approve() | Deny("why")}`.
@@ -385,6 +399,7 @@ class Chats(Generic[DepsT, OutT]):
         output_retries: int | None = None,
         output_validators: Iterable[OutputValidator] | None = None,
         release: Release = "live",
+        runtime: Runtime | None = None,
         chat_id: str | None = None,
     ) -> ChatStream[E]: ...
     @overload
@@ -407,6 +422,7 @@ class Chats(Generic[DepsT, OutT]):
         output_retries: int | None = None,
         output_validators: Iterable[OutputValidator] | None = None,
         release: Release = "live",
+        runtime: Runtime | None = None,
         chat_id: str | None = None,
     ) -> ChatStream[OutT]: ...
     @overload
@@ -429,6 +445,7 @@ class Chats(Generic[DepsT, OutT]):
         output_retries: int | None = None,
         output_validators: Iterable[OutputValidator] | None = None,
         release: Release = "live",
+        runtime: Runtime | None = None,
         chat_id: str | None = None,
     ) -> ChatStream[Any]: ...
     def resume_stream(
@@ -450,6 +467,7 @@ class Chats(Generic[DepsT, OutT]):
         output_retries: int | None = None,
         output_validators: Iterable[OutputValidator] | None = None,
         release: Release = "live",
+        runtime: Runtime | None = None,
         chat_id: str | None = None,
     ) -> ChatStream[Any]:
         """Answer waiting calls like `resume`, and stream the events like `chat_stream`."""

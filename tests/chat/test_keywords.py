@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from functools import partial
 from typing import Any
 
 import pytest
 
 from hookline import (
     Agent,
+    ApprovalRequest,
     Approve,
     Ask,
     ChatRequest,
@@ -26,6 +28,7 @@ from hookline import (
     tool,
 )
 from hookline._chat.config import ChatOptions
+from hookline._record.runtime import LOCAL
 from hookline.errors import (
     HookReturnError,
     MaxStepsError,
@@ -34,7 +37,8 @@ from hookline.errors import (
 )
 from hookline.events import ChatStarted
 from hookline.points import PreChat
-from hookline.testing import ScriptedModel, Turn, call, collect
+from hookline.runtimes import Durable, Halted, Journal
+from hookline.testing import ScriptedModel, TestRuntime, Turn, call, collect
 
 WAYS = ["chat", "chat_stream", "resume", "resume_stream"]
 
@@ -59,7 +63,7 @@ def test_the_keywords_stand_in_the_signature(way: str) -> None:
     wanted = [
         *("conversation", "deps", "state", "hooks", "only_hooks", "model", "system", "tools"),
         *("settings", "limits", "approver", "output", "output_retries", "output_validators"),
-        *("release", "chat_id"),
+        *("release", "runtime", "chat_id"),
     ]
     assert named == [each for each in wanted if "resume" not in way or each != "conversation"]
     assert not [each for each in given.values() if each.kind is each.VAR_KEYWORD]
@@ -206,6 +210,94 @@ async def test_a_chat_that_is_told_to_has_nobody_to_ask() -> None:
     agent.add_hook("preToolCall", lambda ctx: Ask("may it?"))
     response = await agent.chat("hi", approver=None, conversation=Conversation())
     assert response.stop_reason == "approval"
+
+
+# ── the runtime ─────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_chat_may_have_a_runtime_of_its_own(way: str) -> None:
+    agent, _ = asking(call("look"), "ok", call("look"), "ok", tools=[look])
+    conversation, options = Conversation(), {"runtime": TestRuntime(time=7.0)}
+    given: tuple[Any, ...] = ("hi",)
+    if "resume" in way:
+        given = await waiting(agent)
+        conversation = given[0]
+    else:
+        options["conversation"] = conversation
+    started = getattr(agent, way)(*given, **options)
+    await (collect(started) if "stream" in way else started)
+    last = conversation.messages[-1]
+    assert (last.chat_id, last.at) == ("chat-1", 7.0)
+    assert agent.runtime is LOCAL
+
+
+async def test_an_agent_that_goes_on_after_a_handoff_has_the_runtime_of_the_chat() -> None:
+    clerk = Agent(ScriptedModel(), name="clerk")
+    clerk.handoffs(Agent(ScriptedModel(), name="helper", runtime=TestRuntime(time=3.0)))
+    model = ScriptedModel(call("transfer_to_helper"), "here I am")
+    response = await clerk.chat("hi", model=model, runtime=TestRuntime(time=7.0))
+    assert [message.at for message in response.messages] == [7.0] * 4
+
+
+async def test_a_sub_agent_keeps_its_own_runtime() -> None:
+    child = Agent(ScriptedModel("inner"), name="child", runtime=TestRuntime(time=3.0))
+    times: list[float | None] = []
+    child.add_hook("onMessage", lambda ctx: times.append(ctx.message.at))
+    parent = Agent(ScriptedModel(call("child", input="x"), "outer"), tools=[child.as_tool()])
+    response = await parent.chat("hi", runtime=TestRuntime(time=7.0))
+    assert times == [3.0, 3.0]
+    assert {message.at for message in response.messages} == {7.0}
+
+
+async def test_a_chat_of_an_agent_that_is_not_durable_may_go_on_after_a_crash() -> None:
+    runs: list[str] = []
+
+    @tool
+    async def pay() -> str:
+        runs.append("paid")
+        return "paid"
+
+    agent = Agent(ScriptedModel(call("pay"), "Done."), tools=[pay])
+    log = ListLog(dies_after="run")
+    chat = partial(agent.chat, "pay", chat_id="one", runtime=Durable())
+    with pytest.raises(Halted):
+        await (await Journal.open("one", log)).carry(chat)
+    response = await (await Journal.open("one", log)).carry(chat)
+    assert (response.text, runs) == ("Done.", ["paid"])
+
+
+class ListLog:
+    """A log in memory. The process dies once, at the first batch after that of a step's end."""
+
+    def __init__(self, *, dies_after: str) -> None:
+        self.batches: list[bytes] = []
+        self.last: str | None = dies_after
+
+    async def read(self) -> list[bytes]:
+        return list(self.batches)
+
+    async def append(self, data: bytes) -> None:
+        if self.last is not None and any(f'/{self.last}","value"' in str(b) for b in self.batches):
+            self.last = None
+            raise Halted
+        self.batches.append(data)
+
+    async def answer(self, request: ApprovalRequest) -> Deny:
+        return Deny("nobody is asked")
+
+    def poke(self) -> None:
+        """Nothing is suspended here."""
+
+
+@pytest.mark.parametrize("wrong", [3, Durable, "durable", object()], ids=type)
+async def test_what_is_no_runtime_is_refused_by_chats_and_agents(wrong: Any) -> None:
+    model = ScriptedModel("ok")
+    with pytest.raises(UsageError, match=r"is not a runtime: .* pass an object such as Durable"):
+        await Agent(model).chat("hi", runtime=wrong)
+    with pytest.raises(UsageError, match="is not a runtime"):
+        Agent(model, runtime=wrong)
+    assert model.requests == []
 
 
 # ── resume ──────────────────────────────────────────────────────────────────────────────────

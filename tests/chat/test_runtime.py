@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests._recording import OUTSIDE, Crash, Ids, Model, Recording, ask, live
+from tests._recording import OUTSIDE, Crash, Ids, Model, Recording, TwoClocks, ask, live
 
 import hookline.points
 from hookline import (
@@ -873,7 +873,7 @@ def test_two_keys_never_have_one_name():
 async def test_recording_changes_nothing(play):
     """The local one just calls: the same events, response and history as under a recorder."""
     recorded = await live(play)
-    local = await live(play, runtime=Ids())
+    local = await live(play, runtime=TwoClocks())
     assert local.events == recorded.events
     same_end(local, recorded)
 
@@ -1035,7 +1035,7 @@ def test_ids_that_nobody_can_guess():
 
 
 async def test_the_clock_and_the_ids_are_the_runtimes():
-    """The chat id and the duration of a chat come from the runtime."""
+    """The chat id, the times of messages and the duration of a chat come from the runtime."""
     durations = []
 
     def timed(runtime, note):
@@ -1045,7 +1045,8 @@ async def test_the_clock_and_the_ids_are_the_runtimes():
 
     life = await live(timed, runtime=Ids("mine"))
     assert life.response.chat_id == "mine-1"
-    assert durations == [1.0]
+    assert [message.at for message in life.conversation.messages] == [1002.0, 1003.0]
+    assert durations == [3.0]  # the clock goes on by one whenever it is read
 
 
 async def test_the_runtime_of_a_chat_is_asked_for_once():
@@ -1252,9 +1253,11 @@ async def test_events_are_numbered_whether_or_not_anybody_hears_them():
     again = Recording(cut_after(whole, "message/2"))
     agent, begin = plain(again, again.note)
     await begin(agent, Conversation(id="conv"))
-    assert [line for line in again.journal if "end" in line] == [
-        line for line in whole.journal if "end" in line
+    numbers = [
+        [(line["end"], line["effects"]["seq"]) for line in journal if "end" in line]
+        for journal in (again.journal, whole.journal)
     ]
+    assert numbers[0] == numbers[1]
 
 
 async def test_a_replayed_model_step_counts_its_tokens():

@@ -195,5 +195,6 @@ async def test_a_stand_in_of_a_client_tool_runs_here():
     assert outcomes(response) == [("pick", "ok", "pick {'color': 'red'} for agent")]
 
 
-def test_the_runtime_can_be_another_one():
-    assert isinstance(make_agent().twin(runtime=Durable()).runtime, Durable)
+def test_the_copy_has_the_runtime_of_the_agent():
+    runtime = Durable()
+    assert make_agent(runtime=runtime).twin().runtime is runtime

@@ -5,7 +5,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from hookline import Agent, HookBus, HookDef, Scope, define_hook, tool
+from hookline import (
+    Agent,
+    Approve,
+    Ask,
+    Conversation,
+    Deny,
+    HookBus,
+    HookDef,
+    Scope,
+    define_hook,
+    tool,
+)
 from hookline.errors import ScopeError, UnknownHookError, UsageError
 from hookline.testing import ScriptedModel, call
 
@@ -602,3 +613,27 @@ async def test_an_agent_closes_its_plugins(how):
 def test_a_function_needs_use():
     with pytest.raises(UsageError, match=r"agent\.use"):
         agent_of(plugins=[lambda agent: None])
+
+
+async def test_a_plugin_may_bring_what_answers_approvals():
+    ran = []
+
+    async def pay(amount: int) -> str:
+        """Pay."""
+        ran.append(amount)
+        return "paid"
+
+    @define_hook("preToolCall", priority=-100)
+    async def answer(ctx):
+        return Approve() if ctx.call.arguments["amount"] < 10 else Deny("too much", by="bot")
+
+    turns = [call("pay", amount=1), call("pay", amount=20), "Done."]
+    agent = Agent(ScriptedModel(*turns, call("pay", amount=1)), tools=[pay])
+    agent.add_hook("preToolCall", lambda ctx: Ask("sure?"))
+    async with await agent.use(SimpleNamespace(hooks=[answer])):
+        response = await agent.chat("go", conversation=Conversation())
+    assert [result.outcome for result in response.tool_results] == ["ok", "denied"]
+    assert response.stop_reason is None
+    assert ran == [1]
+    waits = await agent.chat("go", conversation=Conversation())  # the plugin is removed
+    assert waits.stop_reason == "approval"

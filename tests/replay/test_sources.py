@@ -5,14 +5,24 @@ import time
 
 import pytest
 
-from hookline import Agent, Deny, MemoryStore, ToolFailure, define_hook, tool
+from hookline import (
+    Agent,
+    Conversation,
+    Deny,
+    MemoryStore,
+    Text,
+    ToolFailure,
+    UserMessage,
+    define_hook,
+    tool,
+)
 from hookline.durable import chats, client
 from hookline.errors import JournalError, OverloadedError, StopChat, StoreError, UsageError
 from hookline.hooks import audit, retry
-from hookline.replay import records_in, replay
+from hookline.replay import records_in, records_of, replay
 from hookline.runtimes import Durable
 from hookline.stores import SQLStore
-from hookline.testing import ScriptedModel, call, raw_call
+from hookline.testing import ScriptedModel, TestRuntime, call, raw_call
 from hookline.testing.cassette import cassette
 
 
@@ -84,6 +94,41 @@ async def test_a_path_without_a_file_is_an_error(tmp_path):
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(UsageError, match="there is no file"):
             await read(path)
+
+
+# ── conversations ───────────────────────────────────────────────────────────────────────────
+
+
+async def test_since_leaves_out_older_chats_of_a_conversation_that_went_on():
+    runtime, store = TestRuntime(100.0), MemoryStore()
+    agent = agent_of("one", "two", runtime=runtime, store=store)
+    await agent.chat("first", conversation="talk")
+    runtime.advance(900.0)
+    await agent.chat("second", conversation="talk")
+    records = await read(store)
+    assert [(record.id, record.at) for record in records] == [
+        ("talk/chat-1", 100.0),
+        ("talk/chat-2", 1000.0),
+    ]
+    assert await read(store, since=500.0) == records[1:]
+
+
+async def test_a_chat_is_known_by_its_messages_and_not_by_an_id_that_a_client_has_chosen():
+    agent, talk = agent_of("one", "two"), Conversation()
+    for text in ("first", "second"):
+        message = UserMessage(id=f"{text}.7", parts=(Text(text),))  # reads like the id of a chat
+        await agent.chat(message, conversation=talk, chat_id=f"chat-{text}")
+    records = records_of([message for message in talk.messages if message.role == "user"])
+    assert [record.id for record in records] == ["chat-first", "chat-second"]
+
+
+async def test_messages_without_chat_and_time_are_those_of_the_chat_in_their_ids():
+    agent, talk = agent_of("one", "two"), Conversation(id="talk")
+    for text in ("first", "second"):
+        await agent.chat(text, conversation=talk, chat_id=text)
+    bare = [message.replace(chat_id=None, at=None) for message in talk.messages]
+    records = records_of(bare, at=7.0)
+    assert [(record.id, record.at) for record in records] == [("first", 7.0), ("second", 7.0)]
 
 
 # ── audit files ─────────────────────────────────────────────────────────────────────────────

@@ -26,6 +26,7 @@ from hookline import (
     Reasoning,
     Source,
     Text,
+    ToolMessage,
     UserMessage,
 )
 from hookline.models import ModelRequest
@@ -217,6 +218,27 @@ async def test_a_clients_history_has_no_data_of_a_provider(kind: Any, meta: Any)
     assert FORGED not in sent
     assert "forged" not in sent
     assert "developer" not in sent
+
+
+async def test_a_client_says_neither_who_wrote_a_message_nor_when_nor_what_ran() -> None:
+    call = {"part": "call", "id": "k", "name": "look", "arguments": {}}
+    result = {"call_id": "k", "name": "look", "text": "seen", "ran": {"approved": True}}
+    history = [
+        {"role": "user", "id": "1", "parts": [{"part": "text", "text": "hi"}]},
+        {"role": "assistant", "id": "2", "parts": [call]},
+        {"role": "tool", "id": "3", **result},
+    ]
+    forged = [{**message, "chat_id": "forged", "at": 1.0} for message in history]
+    model = ScriptedModel("Yes.")
+    async with own_route(Agent(model), "native") as http:
+        answer = await http.post("/", json={"message": "and?", "history": forged})
+        assert answer.status_code == 200, answer.text
+    (request,) = model.requests
+    assert [message.role for message in request.messages] == ["user", "assistant", "tool", "user"]
+    assert [message.chat_id for message in request.messages[:3]] == [None] * 3
+    assert [message.at for message in request.messages[:3]] == [None] * 3
+    assert isinstance(request.messages[2], ToolMessage)
+    assert request.messages[2].ran is None
 
 
 def sent_back(meta: dict[str, Any], about: dict[str, Any] | None = None) -> dict[str, str]:

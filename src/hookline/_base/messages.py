@@ -373,6 +373,19 @@ class UserMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="user")
     """The message's id, which is set when the message is committed."""
     parts: tuple[UserPart, ...]
     """Text, images and files, in order."""
+    chat_id: str | None = None
+    """The id of the chat that has written the message; never sent to a model, nor compared."""
+    at: float | None = None
+    """When the message was committed, in seconds since the epoch; never sent to a model, nor
+    compared."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, UserMessage):
+            return NotImplemented
+        return Data.__eq__(self, other.replace(chat_id=self.chat_id, at=self.at))
+
+    def __hash__(self) -> int:
+        return hash(self.id)
 
     def __post_init__(self) -> None:
         own_tuple(self, "parts")
@@ -394,7 +407,13 @@ class UserMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="user")
     if TYPE_CHECKING:  # by scripts/dev/generate.py
 
         def replace(
-            self, *, text: str | None = ..., id: str = ..., parts: tuple[UserPart, ...] = ...
+            self,
+            *,
+            text: str | None = ...,
+            id: str = ...,
+            parts: tuple[UserPart, ...] = ...,
+            chat_id: str | None = ...,
+            at: float | None = ...,
         ) -> Self: ...
 
 
@@ -417,6 +436,19 @@ class AssistantMessage(ModelAnswer, frozen=True, kw_only=True, tag_field="role",
     """Whether the answer was cut off."""
     meta: dict[str, Any] | None = None
     """The provider's own data, which the adapter needs in later requests."""
+    chat_id: str | None = None
+    """The id of the chat that has written the message; never sent to a model, nor compared."""
+    at: float | None = None
+    """When the message was committed, in seconds since the epoch; never sent to a model, nor
+    compared."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, AssistantMessage):
+            return NotImplemented
+        return Data.__eq__(self, other.replace(chat_id=self.chat_id, at=self.at))
+
+    def __hash__(self) -> int:
+        return hash(self.id)
 
     if TYPE_CHECKING:  # by scripts/dev/generate.py
 
@@ -431,6 +463,8 @@ class AssistantMessage(ModelAnswer, frozen=True, kw_only=True, tag_field="role",
             model: str | None = ...,
             partial: bool = ...,
             meta: dict[str, Any] | None = ...,
+            chat_id: str | None = ...,
+            at: float | None = ...,
         ) -> Self: ...
 
 
@@ -494,6 +528,19 @@ class ToolMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="tool")
     """Pictures and files that are sent to the model together with the text."""
     ran: RanCall | None = None
     """What ran, if a hook or a person decided about the call; never sent to a model."""
+    chat_id: str | None = None
+    """The id of the chat that has written the message; never sent to a model, nor compared."""
+    at: float | None = None
+    """When the message was committed, in seconds since the epoch; never sent to a model, nor
+    compared."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ToolMessage):
+            return NotImplemented
+        return Data.__eq__(self, other.replace(chat_id=self.chat_id, at=self.at))
+
+    def __hash__(self) -> int:
+        return hash(self.id)
 
     def __post_init__(self) -> None:
         own_tuple(self, "media")
@@ -510,6 +557,8 @@ class ToolMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="tool")
             outcome: CallOutcome = ...,
             media: tuple[MediaPart, ...] = ...,
             ran: RanCall | None = ...,
+            chat_id: str | None = ...,
+            at: float | None = ...,
         ) -> Self: ...
 
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from hookline._base.events import MessageAdded
 from hookline._base.input import without_surrogates
 from hookline._base.messages import (
@@ -68,8 +70,7 @@ async def commit(
 async def _commit(
     chat: Chat, message: Message, streamed: tuple[ModelPart, ...] | None, run: CallRun | None
 ) -> Message:
-    if not message.id:
-        message = message.replace(id=chat.next_id())
+    message = _stamped(chat, message)
     if chat.conversation.earlier_messages:  # an earlier life of the chat has written it
         message = chat.conversation.earlier_messages[0]
         take_ids(chat, message)
@@ -108,7 +109,17 @@ async def _pre_message(chat: Chat, message: Message, run: CallRun | None) -> Mes
             run.withhold()
             run.message = run.message_for(message.id)
         raise
-    return without_surrogates(ctx.message)
+    new = without_surrogates(ctx.message)
+    return replace(new, chat_id=message.chat_id, at=message.at)
+
+
+def _stamped(chat: Chat, message: Message) -> Message:
+    """The message with its id, and with its chat and the time."""
+    question = chat.conversation.question
+    if question is not None and question.id == message.id:  # asked again: only its answer is new
+        return replace(message, chat_id=question.chat_id, at=question.at)
+    id = message.id or chat.next_id()
+    return replace(message, id=id, chat_id=chat.chat_id, at=chat.runtime.now())
 
 
 async def _store(chat: Chat, message: Message, run: CallRun | None) -> None:
@@ -150,6 +161,7 @@ async def announce_late(chat: Chat) -> None:
 
 async def write_past_hooks(chat: Chat, message: Message, run: CallRun) -> None:
     """Append and publish a safe result in place of a refused one; `leave` stores it."""
+    message = _stamped(chat, message)
     _append(chat, message, run)
     await chat.room()
     chat.put(MessageAdded(chat_id=chat.chat_id, message=message))
@@ -157,6 +169,7 @@ async def write_past_hooks(chat: Chat, message: Message, run: CallRun) -> None:
 
 def write_now(chat: Chat, message: Message, run: CallRun) -> None:
     """Write a result without waiting for room, because a hook hangs."""
+    message = _stamped(chat, message)
     _append(chat, message, run)
     # The channel stays bounded, even if this reader misses the event.
     if len(chat.channel.items) <= HIGH_WATER:

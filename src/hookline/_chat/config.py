@@ -162,6 +162,7 @@ class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
     output_retries: int | None = None
     output_validators: Iterable[OutputValidator] | None = None
     release: Release = "live"
+    runtime: Runtime | None = None
     chat_id: str | None = None
 
 
@@ -189,6 +190,16 @@ class ChatInput(msgspec.Struct, frozen=True, kw_only=True):
     for_speaker: Callable[[Config], Config] | None = None  # adds the chat's keywords
 
 
+def check_runtime(runtime: Any) -> Runtime:
+    """Refuse an object that is no runtime, such as the class of one."""
+    if isinstance(runtime, type) or not isinstance(runtime, Runtime):
+        raise UsageError(
+            f"runtime={runtime!r} is not a runtime: it lacks methods of hookline.runtimes.Runtime; "
+            "pass an object such as Durable()"
+        )
+    return runtime
+
+
 def check_retries(count: int) -> int:
     """Refuse a negative number of corrections."""
     if count < 0:
@@ -213,6 +224,8 @@ def for_chat(
         changes["settings"] = options.settings.over(config.settings)
     if options.limits is not None:
         changes["limits"] = options.limits.over(config.limits)
+    if options.runtime is not None:
+        changes["runtime"] = check_runtime(options.runtime)
     if options.output is not None:
         changes["output"] = form_of(options.output)
         changes["output_validators"] = ()  # the agent's validators are for its own type

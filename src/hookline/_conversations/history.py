@@ -161,7 +161,7 @@ def repair_history(messages: Sequence[Message]) -> Repair:
             for call in message.tool_calls:
                 if call.id not in results[index]:
                     actions.append(f"call {call.id!r} of {call.name!r}: missing result added")
-                    out.append(interrupted_result(call))
+                    out.append(interrupted_result(call, chat_id=message.chat_id))
     return Repair(messages=tuple(out), actions=tuple(actions))
 
 
@@ -181,10 +181,12 @@ def _single_calls(index: int, message: AssistantMessage, actions: list[str]) -> 
     return message.replace(parts=tuple(parts))
 
 
-def interrupted_result(call: ToolCall, id: str = "") -> ToolMessage:
-    """Make the result of a call whose real result is lost."""
+def interrupted_result(call: ToolCall, id: str = "", *, chat_id: str | None = None) -> ToolMessage:
+    """Make the result of a call whose real result is lost; `chat_id` is the chat that lost it."""
     text = '{"error":{"type":"Interrupted","message":"' + MAY_HAVE_RUN + '"}}'
-    return ToolMessage(id=id, call_id=call.id, name=call.name, text=text, outcome="aborted")
+    return ToolMessage(
+        id=id, call_id=call.id, name=call.name, text=text, outcome="aborted", chat_id=chat_id
+    )
 
 
 def open_calls(messages: Sequence[Message]) -> list[ToolCall]:

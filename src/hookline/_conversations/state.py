@@ -116,6 +116,12 @@ class ConversationState:
         return self._replacing is not None
 
     @property
+    def question(self) -> Message | None:
+        """The question whose answer the running chat is about to replace."""
+        replacement = self._replacing
+        return None if replacement is None else replacement.items[replacement.place]
+
+    @property
     def pending(self) -> tuple[ApprovalRequest, ...]:
         """The calls that wait for `agent.resume(conversation, answers)`."""
         return self._pending.requests if self._pending is not None else ()

@@ -383,7 +383,9 @@ def left_behind(
     lost_calls = [call for call in calls if call.id not in open]
     more = tuple(  # the ids do not depend on the process that writes them
         [
-            interrupted_result(call, f"interrupted.{len(messages) + n}")
+            interrupted_result(
+                call, f"interrupted.{len(messages) + n}", chat_id=messages[-1].chat_id
+            )
             for n, call in enumerate(lost_calls)
         ]
     )

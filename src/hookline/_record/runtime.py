@@ -14,7 +14,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, TypeVarTuple, cast
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, TypeVarTuple, cast, runtime_checkable
 
 from hookline._base.cancel import finished
 from hookline._base.json import Reader
@@ -186,6 +186,7 @@ class Journaled(Protocol):
         ...
 
 
+@runtime_checkable
 class Runtime(Protocol):
     """What the loop needs from its environment: steps, waiting, time and ids."""
 

@@ -19,9 +19,11 @@ def fork(record: Record, *, step: int) -> Conversation:
     """
     check_number("step", step, whole=True)
     answers = [at for at, each in enumerate(record.messages) if each.role == "assistant"]
+    has_ended = bool(answers) and record.messages[-1].role == "assistant"
+    last = len(answers) - has_ended
     if step > len(answers):
         raise UsageError(
-            f"step={step} is not in the record {record.id!r}; pass a step from 0 to {len(answers)}"
+            f"step={step} is not in the record {record.id!r}; pass a step from 0 to {last}"
         )
     own = record.messages if step == len(answers) else record.messages[: answers[step]]
     whole = bool(own) and own[0] == record.message

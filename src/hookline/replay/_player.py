@@ -141,7 +141,6 @@ class Player:
             tools=self._stand_in,
             hooks=hooks,
             without=without,
-            runtime=self._clock,
         )
 
     def _stand_in(self, tool: Tool[..., Any]) -> Tool[..., Any]:
@@ -184,6 +183,7 @@ class Player:
                     model=RecordedModel(record.answers),
                     approver=self._approve,
                     deps=deps,
+                    runtime=self._clock,
                 )
         except Exception as exc:
             messages = conversation.messages[len(record.before) :]

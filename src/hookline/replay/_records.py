@@ -64,7 +64,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     calls: dict[str, CallRecord] = {}
     """What became of each call, by its id."""
     at: float | None = None
-    """When the chat began or its conversation was last written, in seconds since the epoch."""
+    """When the chat began, or if its messages do not say, when its conversation was last written;
+    in seconds since the epoch."""
 
 
 # ── stored conversations ────────────────────────────────────────────────────────────────────
@@ -85,26 +86,35 @@ def records_of(
         if messages[place].role == "user" and new_chat:
             starts.append(place)
     ends = [*starts[1:], len(messages)][: len(starts)]
-    return [
-        record_of(
-            messages[:start], messages[start:end], id=f"{prefix}{_chat_at(messages, start)}", at=at
-        )
-        for start, end in zip(starts, ends, strict=True)
-        if isinstance(messages[start], UserMessage)
-    ]
+    records: list[Record] = []
+    for start, end in zip(starts, ends, strict=True):
+        if isinstance(messages[start], UserMessage):
+            chat, own = _chat_at(messages, start), messages[start:end]
+            times = [m.at for m in own if m.at is not None and _chat_of(m) == chat]
+            began = times[0] if times else at
+            records.append(record_of(messages[:start], own, id=f"{prefix}{chat}", at=began))
+    return records
 
 
 def _chat_at(messages: Sequence[Message], place: int) -> str:
-    """The chat of a message; ids are `chat.number`, except those that a client has chosen."""
+    """The chat of a message."""
     has_answer = place + 1 < len(messages) and messages[place + 1].role != "user"
     start = place + 1 if messages[place].role == "user" and has_answer else place
     for message in messages[start:]:
-        chat, _, number = message.id.rpartition(".")
-        if chat and number.isdecimal():
+        chat = _chat_of(message)
+        if chat is not None:
             return chat
         if message is not messages[place] and message.role == "user":
             break
     return messages[place].id
+
+
+def _chat_of(message: Message) -> str | None:
+    """The chat that has written the message, from the id `chat.number` if need be."""
+    if message.chat_id is not None:
+        return message.chat_id
+    chat, _, number = message.id.rpartition(".")
+    return chat if chat and number.isdecimal() else None
 
 
 def record_of(

@@ -38,9 +38,8 @@ async def records_in(
 
     A store yields the conversations that changed last first, a client the chats that began first.
     `prefix` is the beginning of the ids of conversations. `since` is a time in seconds since the
-    epoch: older conversations of a store, and older chats of an engine and of an audit file are
-    left out. Raises UsageError if the file is of no known kind, or if `prefix` or `since` ask what
-    a cassette does not have.
+    epoch; older chats are left out. Raises UsageError if the file is of no known kind, or if
+    `prefix` or `since` ask what a cassette does not have.
     """
     async for record in readings_in(source, prefix=prefix, since=since):
         if isinstance(record, Unreadable):
@@ -116,10 +115,10 @@ async def _records_of_store(
             except StoreError as exc:
                 yield Unreadable(info.id, exc)
                 continue
-            for record in (
-                [] if stored is None else records_of(stored.messages, id=info.id, at=info.updated)
-            ):
-                yield record
+            messages = () if stored is None else stored.messages
+            for record in records_of(messages, id=info.id, at=info.updated):
+                if since is None or record.at is None or record.at >= since:
+                    yield record
         if len(page) < PAGE:
             return
         offset += PAGE

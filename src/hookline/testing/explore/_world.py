@@ -92,9 +92,7 @@ class World:
 
     def agent(self) -> Agent[Any]:
         """The agent of a new process, whose tools only note their calls."""
-        agent = self.make()
-        durable = isinstance(agent.runtime, Durable)
-        return agent.twin(
+        return self.make().twin(
             model=ExploredModel([]),
             tools=self._stand_in,
             hooks=[
@@ -103,7 +101,6 @@ class World:
                 define_hook("onHook", self._count_hook, name=NAME),
             ],
             observers=True,
-            runtime=agent.runtime if durable else None,
         )
 
     def _stand_in(self, tool: AnyTool) -> AnyTool:

@@ -52,7 +52,14 @@ def narrow(message: Message) -> Message:
                 partial=message.partial,
             )
         case ToolMessage():
-            return message.replace(media=tuple([_media(part) for part in message.media]))
+            return ToolMessage(
+                id=message.id,
+                call_id=message.call_id,
+                name=message.name,
+                text=message.text,
+                outcome=message.outcome,
+                media=tuple([_media(part) for part in message.media]),
+            )
 
 
 def media(media_type: Any, url: Any, name: Any = None, data: Any = None) -> Image | File:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict
 
-from hookline import ApprovalRequest, Approve, Deny, Limits, Model, Run, Settings, Tool
+from hookline import ApprovalRequest, Approve, Deny, Limits, Model, Run, Runtime, Settings, Tool
 
 Hooks: TypeAlias = Mapping[Any, Any] | Sequence[Any] | None
 Approver: TypeAlias = Callable[
@@ -30,6 +30,7 @@ class RouteOptions(TypedDict, total=False):
     output_retries: int | None
     output_validators: Iterable[Callable[..., Any]] | None
     release: Literal["live", "response"]
+    runtime: Runtime | None
     chat_id: str | None
 
 

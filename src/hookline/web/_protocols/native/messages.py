@@ -31,7 +31,7 @@ KEYS: Final = (
 )
 ANSWER: Final = ("approved", "arguments", "reason")
 RESULT: Final = ("value", "error")
-MESSAGE: Final = ("role", *UserMessage.__struct_fields__)
+MESSAGE: Final = ("role", "id", "parts")
 
 
 def to_native_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
