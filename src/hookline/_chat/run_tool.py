@@ -251,7 +251,8 @@ async def _look(chat: Chat, run: CallRun) -> ToolFailure | None:
 async def _handle(chat: Chat, run: CallRun) -> CallResult:
     """Call the tool's function, inside all wrappers. An exception becomes a ToolFailure."""
     tool = run.tool
-    assert tool is not None
+    if tool is None:  # new code has removed it since the call was decided
+        return ToolFailure.of(UnknownToolError(run.call.name, ()))
     seconds = _time_limit(chat, tool)
     guards = chat.view.tool_guards
     if guards and is_due(run, guards) and (refusal := await _look(chat, run)) is not None:

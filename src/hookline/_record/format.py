@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, Literal, Protocol
 
 import msgspec
@@ -19,7 +19,7 @@ import msgspec
 from hookline._base.cancel import finished
 from hookline._base.errors import JournalError
 from hookline._base.messages import encoded
-from hookline._base.returns import ApprovalRequest, Decision
+from hookline._base.returns import ApprovalRequest, Decision, ErrorInfo
 from hookline._record.runtime import Effects, Halted
 
 FORMAT: Final = 1
@@ -81,6 +81,8 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     """The effects of the step, apart from its result."""
     cut: bool = False
     """Whether the step was cut off by an abort that the step itself had requested."""
+    error: ErrorInfo | None = None
+    """The exception of the step, if the chat has ended or gone on without the step's result."""
     at: float = 0.0
     """The recorded time."""
     reason: str | None = None
@@ -104,6 +106,13 @@ class _Head(msgspec.Struct, frozen=True):
 
 _head: Final = msgspec.json.Decoder(_Head)
 _batch: Final = msgspec.json.Decoder(Batch)
+
+
+class _Result(msgspec.Struct, frozen=True):
+    call_id: str | None = None
+
+
+_result: Final = msgspec.json.Decoder(_Result | None)
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -171,6 +180,8 @@ class Past:
         for line in lines:
             self._read(line)
         self.total = len(self._order)
+        self.answered = set(self._answered())
+        """The ids of the calls whose results are messages."""
         self._ends: defaultdict[str, deque[tuple[int, Line]]] = defaultdict(deque)
         for place, line in enumerate(self._order):
             self._ends[line.key].append((place, line))
@@ -199,6 +210,12 @@ class Past:
             self.abort is not None and not self._has_begun_after_abort
         ):  # the step was running at the abort
             self.abort_at = len(self._order)
+
+    def _answered(self) -> Iterator[str]:
+        for line in self._order:
+            result = _result.decode(line.value) if line.key.startswith("message/") else None
+            if result is not None and result.call_id is not None:
+                yield result.call_id
 
     def take(self, name: str) -> tuple[int, Line] | None:
         """Take the next recorded end of this step, with its place."""

@@ -16,9 +16,10 @@ end is one that no code asks for, or comes after a step that is new (`look`):
 - The recorded end of a step that only runs hooks is skipped: its effects are applied, and a line is
   logged. Should the step be asked for after all, it gets the recorded value.
 - Otherwise this life halts. No model call, tool call or answer begins before the whole record has
-  been replayed, so the chat is unchanged, and the code that wrote the record can continue it. The
-  exception is a step that has begun in an earlier life and raised: it may run once more where only
-  the end of the chat is recorded after it.
+  been replayed, so the chat is unchanged, and the code that wrote the record can continue it.
+
+A step that raised has no end, and runs again in the next life, unless another step has begun after
+it: the chat ends then, and what its ending writes must not stand beside another result.
 
 A life also halts if it finds a batch that cannot be read or a newer format.
 """
@@ -34,13 +35,23 @@ from typing import Final, TypeVar
 import msgspec
 
 from hookline._base.cancel import spawn
-from hookline._base.errors import JournalError
+from hookline._base.errors import JournalError, RemoteChatError
 from hookline._base.log import logger
 from hookline._base.messages import UserMessage, encoded
-from hookline._base.returns import ApprovalRequest, Decision, When
+from hookline._base.returns import ApprovalRequest, Decision, ErrorInfo, When
 from hookline._record.format import Line, Log, Past, Witness, Writer, read_lines, refuse
-from hookline._record.order import END, comes_before, is_after, is_hook, rank_of
-from hookline._record.runtime import CHILD_RUN, LOCAL, MODEL, RUN, Halted, Journaled, Key, key_name
+from hookline._record.order import comes_before, is_after, is_hook
+from hookline._record.runtime import (
+    CALL,
+    CHILD_RUN,
+    LOCAL,
+    MODEL,
+    RUN,
+    Halted,
+    Journaled,
+    Key,
+    key_name,
+)
 
 T = TypeVar("T")
 CURRENT: ContextVar[Journal | None] = ContextVar("hookline_journal", default=None)
@@ -82,6 +93,7 @@ class Journal:
         self._newer: str | None = None  # the new step that may run in the middle of the replay
         self._steps: set[asyncio.Task[object]] = set()  # tasks that are inside of a new step
         self._draining = False  # no step may begin
+        self._raised: list[Line] = []  # ends of steps that raised, recorded before the next begin
         self._on_hold: list[asyncio.Future[None]] = []  # jobs whose next step may not begin
         self._unordered = False  # an abort was replayed
         self._aborting: asyncio.Future[None] | None = None  # the first abort
@@ -222,6 +234,8 @@ class Journal:
                 self._apply(line)
             if line.cut:  # `apply` has repeated the abort
                 raise CancelledError("the chat was aborted in this step")
+            if line.error is not None:
+                raise RemoteChatError(self.chat_id, line.error.type, line.error.message)
             return decode(bytes(line.value))
         before = await self._turn(self.past.total, name)
         if self._aborting is not None:
@@ -229,6 +243,11 @@ class Journal:
             self.check()
         if self._draining:
             await self._hold()
+        if self._raised:  # what follows must not stand beside a result of a later life
+            for failed in self._raised:
+                self._writer.note(failed)
+            self._raised = []
+            await self._writer.flush()
         begin = Line("begin", name)
         self.past.begin_counts[name] += 1
         if key[0] in GUARDED:
@@ -245,6 +264,10 @@ class Journal:
             if effects.aborted and not self.halted:
                 await self._writer.write(Line("end", name, effects=effects, cut=True))
             self.check()
+            raise
+        except Exception as exc:
+            error = ErrorInfo.of(exc)
+            self._raised.append(Line("end", name, effects=chat.effects(mark), error=error))
             raise
         self.check()
         data = msgspec.Raw(encode(value))
@@ -291,7 +314,11 @@ class Journal:
     def has_passed(self, key: Key) -> bool:
         """Whether the record goes on past the place of this step."""
         name = key_name(key)
-        return not self._unordered and any(is_after(key, name) for key in self.past.rest)
+        if self._unordered:
+            return False
+        if key[0] == CALL and key[2] in self.past.answered:
+            return True
+        return any(is_after(key, name) for key in self.past.rest)
 
     def begin(self, chat: Journaled) -> None:
         """Set the chat that this journal records."""
@@ -333,13 +360,6 @@ class Journal:
         if not waiting or next_line is None or self.halted or self._newer is not None:
             return
         if self._let_run(next_line, is_hook):
-            return
-        ending = rank_of(next_line) >= END
-        if (
-            ending
-            and not is_hook(next_line)
-            and self._let_run(next_line, self.past.begin_counts.__contains__)
-        ):
             return
         self._skip_or_halt()
 
