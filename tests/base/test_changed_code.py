@@ -237,11 +237,11 @@ async def test_a_model_or_tool_never_runs_before_the_whole_record_is_given() -> 
     reference = await live(first)
     place = next(n for n, line in enumerate(first.lines) if line.key == "step/1/model")
     world = Bare(asks=False)
-    world.lines[:] = [line for line in first.lines[:place] if line.key != "step/0/call/b/run"]
+    world.lines[:] = [line for line in first.lines[:place] if line.key != "message/3"]
     before = list(world.lines)
     life = await live(world)
     assert isinstance(life.error, JournalError)
-    assert "'message/3'" in str(life.error)
+    assert "'message/4'" in str(life.error)
     assert calls_that_ran(world) == set()
     assert world.lines[: len(before)] == before
     assert all(line.kind in ("life", "begin") for line in world.lines[len(before) :])
