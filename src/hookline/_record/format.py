@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict, deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Literal, Protocol
 
 import msgspec
@@ -106,13 +106,6 @@ class _Head(msgspec.Struct, frozen=True):
 
 _head: Final = msgspec.json.Decoder(_Head)
 _batch: Final = msgspec.json.Decoder(Batch)
-
-
-class _Result(msgspec.Struct, frozen=True):
-    call_id: str | None = None
-
-
-_result: Final = msgspec.json.Decoder(_Result | None)
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -180,8 +173,6 @@ class Past:
         for line in lines:
             self._read(line)
         self.total = len(self._order)
-        self.answered = set(self._answered())
-        """The ids of the calls whose results are messages."""
         self._ends: defaultdict[str, deque[tuple[int, Line]]] = defaultdict(deque)
         for place, line in enumerate(self._order):
             self._ends[line.key].append((place, line))
@@ -211,12 +202,6 @@ class Past:
         ):  # the step was running at the abort
             self.abort_at = len(self._order)
 
-    def _answered(self) -> Iterator[str]:
-        for line in self._order:
-            result = _result.decode(line.value) if line.key.startswith("message/") else None
-            if result is not None and result.call_id is not None:
-                yield result.call_id
-
     def take(self, name: str) -> tuple[int, Line] | None:
         """Take the next recorded end of this step, with its place."""
         ends = self._ends.get(name)
@@ -226,6 +211,11 @@ class Past:
     def next(self) -> str | None:
         """The name of the step whose end is replayed next."""
         return self._order[self.position].key if self.position < self.total else None
+
+    @property
+    def lines(self) -> Sequence[Line]:
+        """All recorded ends of steps, in their order."""
+        return self._order
 
     @property
     def rest(self) -> list[str]:

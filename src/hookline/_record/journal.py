@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Final, TypeVar
 
@@ -64,6 +64,13 @@ PATIENCE: Final = 60.0
 """Seconds without progress after which a replay counts as stuck."""
 
 
+class _Result(msgspec.Struct, frozen=True):
+    call_id: str | None = None
+
+
+_result: Final = msgspec.json.Decoder(_Result | None)
+
+
 class Journal:
     """Records one life of a durable chat in the chat's log."""
 
@@ -75,6 +82,7 @@ class Journal:
         """The log that records the chat."""
         self.past = Past(read_lines(chat_id, batches))
         """The record of earlier lives."""
+        self._answered = set(_answered_calls(self.past.lines))
         self.number = self.past.lives + 1
         """The number of this life of the chat, counted from 1."""
         self.life = f"{self.number}.{LOCAL.new_id()}"  # two lives may get the same number
@@ -226,28 +234,14 @@ class Journal:
         assert chat is not None
         entry = self.past.take(name)
         if entry is not None:
-            place, line = entry
-            # Parallel jobs continue in the order in which their steps ended.
-            await self._turn(place)
-            if not self.past.was_skipped(place):
-                self.past.position += 1
-                self._apply(line)
-            if line.cut:  # `apply` has repeated the abort
-                raise CancelledError("the chat was aborted in this step")
-            if line.error is not None:
-                raise RemoteChatError(self.chat_id, line.error.type, line.error.message)
-            return decode(bytes(line.value))
+            return decode(await self._recorded(*entry))
         before = await self._turn(self.past.total, name)
         if self._aborting is not None:
             await asyncio.wait([self._aborting])
             self.check()
         if self._draining:
             await self._hold()
-        if self._raised:  # what follows must not stand beside a result of a later life
-            for failed in self._raised:
-                self._writer.note(failed)
-            self._raised = []
-            await self._writer.flush()
+        await self._write_raised()
         begin = Line("begin", name)
         self.past.begin_counts[name] += 1
         if key[0] in GUARDED:
@@ -273,6 +267,29 @@ class Journal:
         data = msgspec.Raw(encode(value))
         await self._writer.write(Line("end", name, data, chat.effects(mark), before=before))
         return value
+
+    async def _recorded(self, place: int, line: Line) -> bytes:
+        """Return the recorded result of a step, or raise its exception, when it is its turn.
+
+        Parallel jobs continue in the order in which their steps ended.
+        """
+        await self._turn(place)
+        if not self.past.was_skipped(place):
+            self.past.position += 1
+            self._apply(line)
+        if line.cut:  # `apply` has repeated the abort
+            raise CancelledError("the chat was aborted in this step")
+        if line.error is not None:
+            raise RemoteChatError(self.chat_id, line.error.type, line.error.message)
+        return bytes(line.value)
+
+    async def _write_raised(self) -> None:
+        """Record the steps that raised: a later life must not run them beside what follows."""
+        if self._raised:
+            for line in self._raised:
+                self._writer.note(line)
+            self._raised = []
+            await self._writer.flush()
 
     async def _inside(self, fn: Callable[[], Awaitable[T]]) -> T:
         task = asyncio.current_task()
@@ -316,7 +333,7 @@ class Journal:
         name = key_name(key)
         if self._unordered:
             return False
-        if key[0] == CALL and key[2] in self.past.answered:
+        if key[0] == CALL and key[2] in self._answered:
             return True
         return any(is_after(key, name) for key in self.past.rest)
 
@@ -428,3 +445,11 @@ class Journal:
             if not turn.done():
                 turn.set_result(None)
         self._turns = {}  # at once, because `look` counts the jobs that wait
+
+
+def _answered_calls(lines: Iterable[Line]) -> Iterator[str]:
+    """The ids of the calls whose results are recorded messages."""
+    for line in lines:
+        result = _result.decode(line.value) if line.key.startswith("message/") else None
+        if result is not None and result.call_id is not None:
+            yield result.call_id
