@@ -11,7 +11,7 @@ from tests._event_grammar import check_events
 
 from hookline import Agent, Conversation, ModelResponse, Stop, define_hook
 from hookline.errors import OverloadedError, UsageError
-from hookline.events import ResponseReset, TextDelta
+from hookline.events import ChatDone, ResponseReset, TextDelta
 from hookline.hooks import by_sentence, retry
 from hookline.hooks._text.by_sentence import _first
 from hookline.testing import ScriptedModel, Turn, call, collect
@@ -91,12 +91,15 @@ async def test_a_stop_of_the_check_ends_a_chat_whose_text_comes_from_a_hook(poin
     def check(sentence: str, run: Any) -> Stop | None:
         return Stop("halted") if sentence == "Bad." else None
 
-    agent = Agent(ScriptedModel(call("nothing")), hooks=[define_hook(point, says, id="says")])
+    hook: Any = define_hook(point, says, id="says")  # type: ignore[call-overload]
+    agent = Agent(ScriptedModel(call("nothing")), hooks=[hook])
     talk = Conversation()
     stream = agent.chat_stream("hi", conversation=talk, hooks=[by_sentence(check)])
     events = await collect(stream)
     check_events(events)
-    assert events[-1].response.stop_reason == ("closed" if point == "onStep" else "halted")
+    done = events[-1]
+    assert isinstance(done, ChatDone)
+    assert done.response.stop_reason == ("closed" if point == "onStep" else "halted")
     assert shown(events) == "".join(m.text for m in talk.messages if m.role == "assistant") == ""
 
 
