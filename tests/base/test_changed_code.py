@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.base.test_journal import Life, World, live, once, results, same
 
-from hookline import Agent, Ask, Deny, NotRun, Run, Stop, Tool, ToolResult, tool
+from hookline import Agent, Ask, Deny, NotRun, Run, Stop, Tool, ToolResult, check_history, tool
 from hookline._hooks.points import TABLE
 from hookline.errors import JournalError, ToolDefinitionError
 from hookline.runtimes import Halted
@@ -99,6 +100,53 @@ async def test_a_hook_that_comes_or_goes_between_two_lives_stops_no_chat_and_may
                 assert died.error is None or isinstance(died.error, Halted), (cut, more, died.error)
             world.points = old  # rolled back, also if the chat is over
             await goes_on(world, reference, (cut, more))
+
+
+async def test_an_approved_call_that_has_run_keeps_its_result_if_its_tool_is_described_anew() -> (
+    None
+):
+    first = Bare(asks=True)
+    reference = await live(first)
+    keys = [line.key for line in first.lines if line.kind == "end"]
+    for cut, line in enumerate(first.lines, 1):
+        if line.kind != "end" or keys.index(line.key) < keys.index("step/0/call/c/answer"):
+            continue
+        world = Bare(asks=True)
+        world.lines[:] = first.lines[:cut]
+        world.change = lambda tools: [tool.replace(description="New.") for tool in tools]
+        life = await live(world)
+        assert life.error is None, (cut, line.key, life.error)
+        text = results(life)["c"]
+        if any(each.key == "step/0/call/c/run" for each in first.lines[:cut]):
+            assert text == results(reference)["c"] or "may have run" in text, (cut, line.key)
+        else:
+            assert "description or the parameters" in text, (cut, line.key)
+
+
+@pytest.mark.parametrize("asks", [True, False], ids=["asks", "asks nothing"])
+async def test_a_tool_that_comes_after_the_model_has_called_it_changes_nothing_that_is_recorded(
+    asks: bool,
+) -> None:
+    first = Bare(asks=asks)
+    first.change = lambda tools: [tool for tool in tools if tool.name == "charge"]
+    reference = await live(first)
+    assert results(reference)["a"].startswith('{"error":{"type":"UnknownToolError"')
+    cuts = [n for n, line in enumerate(first.lines, 1) if line.kind == "end"]
+    for cut in cuts:
+        for more in (None, 3):
+            world = Bare(asks=asks)
+            world.lines[:] = first.lines[:cut]
+            life = await live(world, None if more is None else cut + more)
+            assert life.error is None or isinstance(life.error, Halted), (cut, more, life.error)
+            world.change = first.change  # rolled back
+            life = await live(world)
+            assert life.error is None, (cut, more, life.error)
+            check_history(life.conversation.messages)
+            for line in first.lines[:cut]:
+                if line.kind == "end" and line.key.startswith("message/"):
+                    message = msgspec.json.decode(line.value)
+                    texts = {m.id: m.text for m in life.conversation.messages}
+                    assert message["role"] != "tool" or texts[message["id"]] == message["text"]
 
 
 async def test_a_skipped_step_is_logged_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
@@ -189,11 +237,11 @@ async def test_a_model_or_tool_never_runs_before_the_whole_record_is_given() -> 
     reference = await live(first)
     place = next(n for n, line in enumerate(first.lines) if line.key == "step/1/model")
     world = Bare(asks=False)
-    world.lines[:] = [line for line in first.lines[:place] if line.key != "step/0/call/b/run"]
+    world.lines[:] = [line for line in first.lines[:place] if line.key != "message/3"]
     before = list(world.lines)
     life = await live(world)
     assert isinstance(life.error, JournalError)
-    assert "'message/3'" in str(life.error)
+    assert "'message/4'" in str(life.error)
     assert calls_that_ran(world) == set()
     assert world.lines[: len(before)] == before
     assert all(line.kind in ("life", "begin") for line in world.lines[len(before) :])

@@ -32,7 +32,13 @@ from hookline import (
 )
 from hookline._record.order import rank_of
 from hookline._record.runtime import KEYS, key_name
-from hookline.errors import ChatAbortedError, HistoryError, JournalError, UsageError
+from hookline.errors import (
+    ChatAbortedError,
+    HistoryError,
+    JournalError,
+    RemoteChatError,
+    UsageError,
+)
 from hookline.points import PreChat, PreMessage
 from hookline.runtimes import Batch, Durable, Halted, Journal, Line
 from hookline.storage import Change
@@ -105,6 +111,7 @@ class World:
         self.store = Watched(self.note) if stored else None
         self.decision: Approve | Deny = Approve()
         self.change: Callable[[list[Any]], list[Any]] = lambda tools: tools
+        self.turns: list[Any] = TURNS
 
     def note(self, what: str) -> None:
         """Something happened: in a life that is over, it is too late."""
@@ -126,7 +133,7 @@ class World:
             return tool(idempotent=idempotent, description=name)(fn)
 
         return Agent(
-            Model(lambda what: self.note(what), *TURNS),
+            Model(lambda what: self.note(what), *self.turns),
             tools=self.change([work("lookup", True), work("charge", False), work("refund", False)]),
             runtime=Durable(),
             store=self.store,
@@ -420,6 +427,38 @@ async def test_an_abort_in_a_later_life_has_its_place_after_all_that_is_recorded
         again = await live(world)
         assert isinstance(again.error, ChatAbortedError), place
         assert results(again) == results(life), place
+
+
+FAILING = [["Let me see, ", ConnectionError("reset")]]
+
+
+async def test_what_a_failed_chat_has_kept_stands_beside_no_answer_of_a_later_life() -> None:
+    """The model answers again in the later life; the partial answer may be in the store by then."""
+    first = World(stored=True)
+    first.turns = FAILING
+    reference = await live(first)
+    assert isinstance(reference.error, ConnectionError)
+    outcomes = set[str]()
+    for limit in range(len(first.lines)):
+        world = World(stored=True)
+        world.turns = FAILING
+        died = await live(world, limit)
+        assert isinstance(died.error, Halted), limit
+        world.turns = TURNS
+        life = await live(world)
+        check_history(life.conversation.messages)
+        if life.error is None:
+            assert life.response.text == "Done: end.", limit
+        else:
+            assert isinstance(life.error, RemoteChatError), (limit, life.error)
+            assert (life.error.type, life.error.message) == ("ConnectionError", "reset")
+            assert life.conversation.messages == reference.conversation.messages, limit
+        outcomes.add(type(life.error).__name__)
+        found = await MemoryStore.load(world.store, "talk")  # type: ignore[arg-type]
+        assert found is not None
+        assert found.messages == life.conversation.messages, limit
+        assert found.owner is None
+    assert outcomes == {"NoneType", "RemoteChatError"}
 
 
 async def test_an_abort_that_comes_too_late_is_recorded_as_that() -> None:

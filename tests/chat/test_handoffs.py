@@ -373,6 +373,18 @@ async def test_a_handoff_that_is_not_in_the_history_does_not_count(way):
     assert (await triage.chat(question, conversation=talk)).text == "Triage again."
 
 
+async def test_an_approved_handoff_is_remembered_when_the_next_call_waits_and_in_the_next_chat():
+    triage, _ = desk([to_billing], [call("refund", amount=5), "Given.", "Still billing."])
+    talk = Conversation()
+    hooks = [approve("transfer_to_billing", "refund")]
+    response = await triage.chat("My bill is wrong.", conversation=talk, hooks=hooks)
+    for _ in range(2):
+        (request,) = response.pending
+        response = await triage.resume(talk, {request.id: Approve()}, hooks=hooks)
+    assert response.text == "Given."
+    assert (await triage.chat("Well?", conversation=talk)).text == "Still billing."
+
+
 async def test_of_several_handoffs_the_last_one_in_the_history_counts():
     triage, billing = desk([to_billing, "I am triage."], [to_triage, "I am billing."])
     billing.handoffs(triage)

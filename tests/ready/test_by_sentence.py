@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests._event_grammar import check_events
 
-from hookline import Agent, Conversation, Stop
+from hookline import Agent, Conversation, ModelResponse, Stop, define_hook
 from hookline.errors import OverloadedError, UsageError
-from hookline.events import ResponseReset, TextDelta
+from hookline.events import ChatDone, ResponseReset, TextDelta
 from hookline.hooks import by_sentence, retry
 from hookline.hooks._text.by_sentence import _first
-from hookline.testing import ScriptedModel, Turn, collect
+from hookline.testing import ScriptedModel, Turn, call, collect
 
 
 def shown(events: list[Any]) -> str:
@@ -81,6 +81,26 @@ async def test_what_a_broken_attempt_has_held_back_is_not_shown_later() -> None:
     check_events(events)
     assert seen == ["Whole."]
     assert shown(events) == talk.messages[-1].text == "Whole."
+
+
+@pytest.mark.parametrize("point", ["preChat", "preRequest", "onStep"])
+async def test_a_stop_of_the_check_ends_a_chat_whose_text_comes_from_a_hook(point: str) -> None:
+    def says(ctx: Any) -> Any:
+        return Stop("closed", text="Bad.") if point == "onStep" else ModelResponse.of("Bad.")
+
+    def check(sentence: str, run: Any) -> Stop | None:
+        return Stop("halted") if sentence == "Bad." else None
+
+    hook: Any = define_hook(point, says, id="says")  # type: ignore[call-overload]
+    agent = Agent(ScriptedModel(call("nothing")), hooks=[hook])
+    talk = Conversation()
+    stream = agent.chat_stream("hi", conversation=talk, hooks=[by_sentence(check)])
+    events = await collect(stream)
+    check_events(events)
+    done = events[-1]
+    assert isinstance(done, ChatDone)
+    assert done.response.stop_reason == ("closed" if point == "onStep" else "halted")
+    assert shown(events) == "".join(m.text for m in talk.messages if m.role == "assistant") == ""
 
 
 @given(st.text(alphabet='ab.!? \n。"', max_size=40), st.integers(1, 9), st.data())

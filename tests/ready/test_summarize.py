@@ -258,3 +258,14 @@ async def test_a_tail_larger_than_the_limit_does_not_cause_a_summary_at_each_ste
     agent = Agent(model, tools=[read], hooks=[summarize(600, keep=6, by=writer)])
     await agent.chat("go")
     assert 1 <= writer.calls <= 9
+
+
+async def test_a_summary_of_the_whole_history_is_not_used_in_an_answer_that_is_made_again():
+    """Its last message is a question that got no answer, and that is asked again."""
+    agent, model, _ = talker("So far.", when=2)
+    talk = Conversation([UserMessage(id=text, parts=(Text(text),)) for text in ("one", "two")])
+    await agent.chat("three", conversation=talk)
+    assert [m.text for m in model.requests[-1].messages] == [HEAD + "So far.\n\nthree"]
+    question = talk.replace_answer("two")
+    assert (await agent.chat(question, conversation=talk)).text == "A1"
+    assert [m.text for m in model.requests[-1].messages] == ["one", "two"]

@@ -179,6 +179,26 @@ async def test_an_aborted_call_is_exact_and_denied_by_a_hook_that_refuses_it():
         assert report.inexact == {}
 
 
+@pytest.mark.parametrize("how", ["aborts", "raises"])
+async def test_a_log_can_be_read_whose_model_call_a_hook_has_cut_off(how: str):
+    async def cuts_off(ctx, proceed):
+        await proceed()
+        if how == "raises":
+            raise OSError("no network")
+        ctx.run.abort("enough")
+        await asyncio.sleep(0)
+
+    log = Log(None)
+    journal = await Journal.open("c1", log)
+    agent = make_agent(["An answer."], runtime=Durable())
+    agent.add_hook("aroundRequest", cuts_off)
+    with pytest.raises((ChatAbortedError, OSError)):
+        await journal.carry(lambda: agent.chat("go", chat_id="c1"))
+    record = record_of_log("c1", log.batches)
+    assert record is not None
+    assert (record.message.text, record.answers) == ("go", ())
+
+
 async def test_the_report_is_a_table_json_and_html():
     store = MemoryStore()
     agent = Agent(ScriptedModel(call("pay", amount=80), "done"), tools=[pay], store=store)

@@ -194,7 +194,7 @@ def message_of(
     for chunk in chunks:
         kind = chunk["type"]
         if chunk.get("providerMetadata", {}).get("hookline", {}).get("withdrawn"):
-            parts.remove(active[chunk["id"]])
+            parts[:] = [part for part in parts if part is not active[chunk["id"]]]
         elif kind in ("text-start", "reasoning-start"):
             part = {"type": kind.partition("-")[0], "text": ""}
             active[chunk["id"]] = part

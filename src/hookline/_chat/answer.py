@@ -59,11 +59,11 @@ async def ask_model(
 ) -> ModelResponse | Stop:
     """The model's answer, through aroundRequest, or the answer that a hook has given.
 
-    Returns a Stop if a wrapper has raised StopChat.
+    Returns a Stop if a wrapper, or a hook at onDelta, has raised StopChat.
     """
     chat.making.final_request = chat.making.sent_tools = None
     if answer is not None:
-        return await take_answer(chat, key, replay_answer, answer)
+        return await take_answer(chat, key, show_answer, answer)
     source: Callable[[Chat, ModelRequest], Awaitable[ModelResponse | Stop]]
     source = _with_wrappers if chat.view.aroundRequest else stream_answer
     response = await take_answer(chat, key, source, request)
@@ -131,6 +131,14 @@ def _new_assembly(chat: Chat) -> Assembly:
     asm = Assembly(chat.conversation.call_ids, chat.chat_id, chat.iteration, limit)
     chat.making.assembly = asm
     return asm
+
+
+async def show_answer(chat: Chat, response: ModelResponse) -> ModelResponse | Stop:
+    """Show an answer from a hook; returns a Stop if a hook at onDelta has raised StopChat."""
+    try:
+        return await replay_answer(chat, response)
+    except StopChat as stop:
+        return Stop(stop.reason, stop.text)
 
 
 async def replay_answer(chat: Chat, response: ModelResponse) -> ModelResponse:

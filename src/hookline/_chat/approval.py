@@ -183,8 +183,9 @@ async def act_on(chat: Chat, iteration: int, run: CallRun, decision: Decision) -
     if isinstance(decision, Deny):
         run.refuse(ToolFailure(decision.reason, type="Denied"), "denied")
         return
-    if request.tool_digest and run.tool is not None and seal(run.tool) != request.tool_digest:
-        run.refuse(ToolFailure(_OTHER_TOOL.format(run.tool.name), type="Denied"), "denied")
+    may_have_run = chat.has_run(iteration, run.id)  # the call answers that it may have run
+    if not may_have_run and _is_other_tool(run, request):
+        run.refuse(ToolFailure(_OTHER_TOOL.format(run.call.name), type="Denied"), "denied")
         return
     if not _is_sealed(request):  # checked again: hooks have seen the request
         raise ApprovalError(
@@ -195,12 +196,16 @@ async def act_on(chat: Chat, iteration: int, run: CallRun, decision: Decision) -
     if decision.arguments is not None:
         run.call = run.call.replace(arguments=decision.arguments, raw=None)
     run.approved = run.call
-    may_have_run = chat.has_run(iteration, run.id)  # the call answers that it may have run
     error = None if may_have_run else admit(chat, run)
     if error is None:
         run.let_run(in_process=may_have_run)
     else:
         run.refuse(error, "error")
+
+
+def _is_other_tool(run: CallRun, request: ApprovalRequest) -> bool:
+    digest = request.tool_digest
+    return bool(digest) and run.tool is not None and seal(run.tool) != digest
 
 
 async def _note_answer(

@@ -211,7 +211,8 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             return CallVerdict(call=call)  # decided in an earlier life, without hooks
         if run.place >= chat.config.limits.tool_calls:
             return _failed(call, ToolLimitError(call.name, chat.config.limits.tool_calls))
-        if run.tool is None:
+        if run.tool is None or chat.runtime.has_passed((CALL, self.iteration, run.id)):
+            # An earlier life knew no such tool, or was past its limit: the record has the result.
             names = [tool.name for tool in self.request.tools] if self.request else []
             return _failed(call, UnknownToolError(call.name, names))
         if chat.view.preToolCall or run.tool.client:

@@ -24,7 +24,7 @@ from hookline._hooks.call_rules import notify
 from hookline._hooks.one_hook import fault
 from hookline._hooks.points import OnChatAbort, OnChatDone, OnChatEnd, OnChatError
 from hookline._hooks.registration import Hook
-from hookline._record.runtime import END_CHAT, NOTHING, OUTCOME, Key
+from hookline._record.runtime import END_CHAT, FINAL_MESSAGE, NOTHING, OUTCOME, Key
 
 
 def respond(chat: Chat, stop_reason: str | None, text: str | None = None) -> Response:
@@ -88,20 +88,29 @@ async def _close(chat: Chat) -> None:
 
 
 async def _keep_partial(chat: Chat) -> None:
-    """Keep a partial answer that was shown, and mark it. Drop an answer that nobody saw."""
+    """Keep a partial answer that was shown, and mark it. Drop an answer that nobody saw.
+
+    An answer that an earlier life of the chat has kept is kept.
+    """
     assembly, chat.making.assembly = chat.making.assembly, None
-    if assembly is None or not chat.live:
-        await take_back(chat)
+    parts = assembly.partial() if assembly is not None and chat.live else ()
+    if not parts and not _was_kept(chat):
+        if assembly is None or not chat.live:
+            await take_back(chat)
         return
-    parts = assembly.partial()
-    if not parts:
-        return
-    message = AssistantMessage(id=chat.next_id(), parts=parts, partial=True)
+    message = AssistantMessage(parts=parts, partial=True)
     try:
         await commit(chat, message, streamed=parts)
     except Exception as exc:
         log_throw(f"chat {chat.chat_id}: its partial answer was not kept", exc)
         await take_back(chat)
+
+
+def _was_kept(chat: Chat) -> bool:
+    earlier = chat.conversation.earlier_messages
+    if earlier:
+        return isinstance(earlier[0], AssistantMessage)
+    return chat.runtime.has_begun((FINAL_MESSAGE, chat.outcome, "assistant"))
 
 
 def _open_batch(chat: Chat) -> ToolBatch | None:

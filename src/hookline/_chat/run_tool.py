@@ -156,7 +156,7 @@ async def run_handler(chat: Chat, run: CallRun) -> Ran:
         earlier = await _earlier_result(chat, run)
         if earlier is not None:
             return Ran(result=earlier, began=isinstance(earlier, ToolResult))
-    handler = _with_wrappers if chat.view.aroundToolCall else _handle
+    handler = _handle if run.tool and not chat.view.aroundToolCall else _with_wrappers
     at = None if run.record is None else chat.runtime.now()
     try:
         result = await handler(chat, run)
@@ -182,7 +182,7 @@ def _outcome(run: CallRun, result: CallResult) -> CallOutcome | None:
 
 
 async def _with_wrappers(chat: Chat, run: CallRun) -> CallResult:
-    """Run the call inside its wrappers."""
+    """Run the call inside its wrappers, unless new code has removed its tool."""
     error = admit(chat, run) if run.arguments is None else None
     if error is not None:
         return error

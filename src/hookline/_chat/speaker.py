@@ -41,7 +41,8 @@ def handoff_tool(to: Speaker, name: str) -> AnyTool:
             raise ToolDenied(f"{first.name!r} was called first in this step; call only one handoff")
         before = chat.agent_name
         chat.state[SPEAKER] = to.config.name
-        handoff = {"name": to.config.name, "before": before, "chat": chat.chat_id}
+        answer = _last_answer(chat)  # perhaps of an earlier chat, in which the call waited
+        handoff = {"name": to.config.name, "before": before, "chat": _chat_of(answer)}
         chat.meta[SPEAKER] = [*_handoffs(chat), {**handoff, "call": run.call_id}]
         await run.status(STATUS, {"from": before, "to": to.config.name})
         return f"{to.config.name} goes on from here."
@@ -135,7 +136,7 @@ def _handoffs(chat: Chat) -> list[dict[str, str]]:
     if not isinstance(handoffs, list):
         return []
     calls = {
-        (message.id.rpartition(".")[0], call.id)
+        (_chat_of(message), call.id)
         for message in chat.history
         if isinstance(message, AssistantMessage)
         for call in message.tool_calls
@@ -161,11 +162,19 @@ def _first_handoff(chat: Chat) -> Any:
 
 def _last_calls(chat: Chat) -> dict[str, ToolCall]:
     """The calls of the last answer, by their ids."""
+    return {call.id: call for call in _last_answer(chat).tool_calls}
+
+
+def _last_answer(chat: Chat) -> AssistantMessage:
     answers = (
         message for message in reversed(chat.history) if isinstance(message, AssistantMessage)
     )
-    answer = next(answers, None)
-    return {} if answer is None else {call.id: call for call in answer.tool_calls}
+    return next(answers, AssistantMessage(parts=()))
+
+
+def _chat_of(message: AssistantMessage) -> str:
+    """The id of the chat that wrote the message."""
+    return message.id.rpartition(".")[0]
 
 
 def _leads_to(config: Config) -> Iterator[Speaker]:

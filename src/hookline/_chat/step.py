@@ -18,7 +18,7 @@ from hookline._base.messages import (
     calls_of,
 )
 from hookline._base.returns import Guide, Stop
-from hookline._chat.answer import ask_model, replay_answer, take_answer
+from hookline._chat.answer import ask_model, show_answer, take_answer
 from hookline._chat.batch import ToolBatch, open_batch
 from hookline._chat.channel import HIGH_WATER
 from hookline._chat.commit import commit, end_answer, take_ids
@@ -205,9 +205,9 @@ async def _on_response(
 
 
 async def say_stop_text(chat: Chat, text: str) -> None:
-    """Stream and commit the text of a Stop like an answer."""
+    """Stream and commit the text of a Stop like an answer. A hook at onDelta may withdraw it."""
     answer = ModelResponse.of(text).replace(finish_reason=chat.last.finish_reason or "stop")
-    streamed = await take_answer(chat, (SAY, chat.iteration), replay_answer, answer)
+    streamed = await take_answer(chat, (SAY, chat.iteration), show_answer, answer)
     await _keep_answer(chat, streamed, None)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Literal, Protocol
 
 import msgspec
@@ -19,7 +19,7 @@ import msgspec
 from hookline._base.cancel import finished
 from hookline._base.errors import JournalError
 from hookline._base.messages import encoded
-from hookline._base.returns import ApprovalRequest, Decision
+from hookline._base.returns import ApprovalRequest, Decision, ErrorInfo
 from hookline._record.runtime import Effects, Halted
 
 FORMAT: Final = 1
@@ -81,6 +81,8 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     """The effects of the step, apart from its result."""
     cut: bool = False
     """Whether the step was cut off by an abort that the step itself had requested."""
+    error: ErrorInfo | None = None
+    """The exception of the step, if the chat has ended or gone on without the step's result."""
     at: float = 0.0
     """The recorded time."""
     reason: str | None = None
@@ -209,6 +211,11 @@ class Past:
     def next(self) -> str | None:
         """The name of the step whose end is replayed next."""
         return self._order[self.position].key if self.position < self.total else None
+
+    @property
+    def lines(self) -> Sequence[Line]:
+        """All recorded ends of steps, in their order."""
+        return self._order
 
     @property
     def rest(self) -> list[str]:

@@ -16,9 +16,10 @@ end is one that no code asks for, or comes after a step that is new (`look`):
 - The recorded end of a step that only runs hooks is skipped: its effects are applied, and a line is
   logged. Should the step be asked for after all, it gets the recorded value.
 - Otherwise this life halts. No model call, tool call or answer begins before the whole record has
-  been replayed, so the chat is unchanged, and the code that wrote the record can continue it. The
-  exception is a step that has begun in an earlier life and raised: it may run once more where only
-  the end of the chat is recorded after it.
+  been replayed, so the chat is unchanged, and the code that wrote the record can continue it.
+
+A step that raised has no end, and runs again in the next life, unless another step has begun after
+it: the chat ends then, and what its ending writes must not stand beside another result.
 
 A life also halts if it finds a batch that cannot be read or a newer format.
 """
@@ -27,20 +28,30 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Final, TypeVar
 
 import msgspec
 
 from hookline._base.cancel import spawn
-from hookline._base.errors import JournalError
+from hookline._base.errors import JournalError, RemoteChatError
 from hookline._base.log import logger
 from hookline._base.messages import UserMessage, encoded
-from hookline._base.returns import ApprovalRequest, Decision, When
+from hookline._base.returns import ApprovalRequest, Decision, ErrorInfo, When
 from hookline._record.format import Line, Log, Past, Witness, Writer, read_lines, refuse
-from hookline._record.order import END, comes_before, is_after, is_hook, rank_of
-from hookline._record.runtime import CHILD_RUN, LOCAL, MODEL, RUN, Halted, Journaled, Key, key_name
+from hookline._record.order import comes_before, is_after, is_hook
+from hookline._record.runtime import (
+    CALL,
+    CHILD_RUN,
+    LOCAL,
+    MODEL,
+    RUN,
+    Halted,
+    Journaled,
+    Key,
+    key_name,
+)
 
 T = TypeVar("T")
 CURRENT: ContextVar[Journal | None] = ContextVar("hookline_journal", default=None)
@@ -51,6 +62,13 @@ GUARDED: Final = frozenset({MODEL, RUN, CHILD_RUN})
 """Steps whose begin is recorded before they run, so that a later life can count the attempts."""
 PATIENCE: Final = 60.0
 """Seconds without progress after which a replay counts as stuck."""
+
+
+class _Result(msgspec.Struct, frozen=True):
+    call_id: str | None = None
+
+
+_result: Final = msgspec.json.Decoder(_Result | None)
 
 
 class Journal:
@@ -64,6 +82,7 @@ class Journal:
         """The log that records the chat."""
         self.past = Past(read_lines(chat_id, batches))
         """The record of earlier lives."""
+        self._answered = set(_answered_calls(self.past.lines))
         self.number = self.past.lives + 1
         """The number of this life of the chat, counted from 1."""
         self.life = f"{self.number}.{LOCAL.new_id()}"  # two lives may get the same number
@@ -82,6 +101,7 @@ class Journal:
         self._newer: str | None = None  # the new step that may run in the middle of the replay
         self._steps: set[asyncio.Task[object]] = set()  # tasks that are inside of a new step
         self._draining = False  # no step may begin
+        self._raised: list[Line] = []  # ends of steps that raised, recorded before the next begin
         self._on_hold: list[asyncio.Future[None]] = []  # jobs whose next step may not begin
         self._unordered = False  # an abort was replayed
         self._aborting: asyncio.Future[None] | None = None  # the first abort
@@ -214,21 +234,14 @@ class Journal:
         assert chat is not None
         entry = self.past.take(name)
         if entry is not None:
-            place, line = entry
-            # Parallel jobs continue in the order in which their steps ended.
-            await self._turn(place)
-            if not self.past.was_skipped(place):
-                self.past.position += 1
-                self._apply(line)
-            if line.cut:  # `apply` has repeated the abort
-                raise CancelledError("the chat was aborted in this step")
-            return decode(bytes(line.value))
+            return decode(await self._recorded(*entry))
         before = await self._turn(self.past.total, name)
         if self._aborting is not None:
             await asyncio.wait([self._aborting])
             self.check()
         if self._draining:
             await self._hold()
+        await self._write_raised()
         begin = Line("begin", name)
         self.past.begin_counts[name] += 1
         if key[0] in GUARDED:
@@ -246,10 +259,37 @@ class Journal:
                 await self._writer.write(Line("end", name, effects=effects, cut=True))
             self.check()
             raise
+        except Exception as exc:
+            error = ErrorInfo.of(exc)
+            self._raised.append(Line("end", name, effects=chat.effects(mark), error=error))
+            raise
         self.check()
         data = msgspec.Raw(encode(value))
         await self._writer.write(Line("end", name, data, chat.effects(mark), before=before))
         return value
+
+    async def _recorded(self, place: int, line: Line) -> bytes:
+        """Return the recorded result of a step, or raise its exception, when it is its turn.
+
+        Parallel jobs continue in the order in which their steps ended.
+        """
+        await self._turn(place)
+        if not self.past.was_skipped(place):
+            self.past.position += 1
+            self._apply(line)
+        if line.cut:  # `apply` has repeated the abort
+            raise CancelledError("the chat was aborted in this step")
+        if line.error is not None:
+            raise RemoteChatError(self.chat_id, line.error.type, line.error.message)
+        return bytes(line.value)
+
+    async def _write_raised(self) -> None:
+        """Record the steps that raised: a later life must not run them beside what follows."""
+        if self._raised:
+            for line in self._raised:
+                self._writer.note(line)
+            self._raised = []
+            await self._writer.flush()
 
     async def _inside(self, fn: Callable[[], Awaitable[T]]) -> T:
         task = asyncio.current_task()
@@ -291,7 +331,11 @@ class Journal:
     def has_passed(self, key: Key) -> bool:
         """Whether the record goes on past the place of this step."""
         name = key_name(key)
-        return not self._unordered and any(is_after(key, name) for key in self.past.rest)
+        if self._unordered:
+            return False
+        if key[0] == CALL and key[2] in self._answered:
+            return True
+        return any(is_after(key, name) for key in self.past.rest)
 
     def begin(self, chat: Journaled) -> None:
         """Set the chat that this journal records."""
@@ -333,13 +377,6 @@ class Journal:
         if not waiting or next_line is None or self.halted or self._newer is not None:
             return
         if self._let_run(next_line, is_hook):
-            return
-        ending = rank_of(next_line) >= END
-        if (
-            ending
-            and not is_hook(next_line)
-            and self._let_run(next_line, self.past.begin_counts.__contains__)
-        ):
             return
         self._skip_or_halt()
 
@@ -408,3 +445,11 @@ class Journal:
             if not turn.done():
                 turn.set_result(None)
         self._turns = {}  # at once, because `look` counts the jobs that wait
+
+
+def _answered_calls(lines: Iterable[Line]) -> Iterator[str]:
+    """The ids of the calls whose results are recorded messages."""
+    for line in lines:
+        result = _result.decode(line.value) if line.key.startswith("message/") else None
+        if result is not None and result.call_id is not None:
+            yield result.call_id

@@ -15,7 +15,7 @@ from hookline import Agent, ApprovalRequest, Approve, Message, Store
 from hookline.durable._client import Client
 from hookline.durable._job import check_agent, replay_job
 from hookline.durable._status import Record, State
-from hookline.errors import JournalError
+from hookline.errors import JournalError, RemoteChatError
 from hookline.runtimes import Halted, Journal
 from hookline.storage import Change, ConversationInfo, Stored
 
@@ -136,6 +136,8 @@ async def _replay(agent: Agent[Any], record: Record, seconds: float) -> Replay:
         journal.halt()
         why = f"the replay waits at step {journal.past.next!r} for more than {seconds} s"
         return Replay(id=id, fits=False, why=why)
+    except RemoteChatError:  # its failure is recorded; a worker writes down how it ended
+        return Replay(id=id, fits=True)
     except JournalError as exc:
         return Replay(id=id, fits=False, why=exc.why)
     except Exception as exc:

@@ -205,12 +205,11 @@ def record_of_log(chat_id: str, batches: Iterable[bytes]) -> Record | None:
     answers: list[ModelResponse] = []
     calls: dict[str, CallRecord] = {}
     for line in lines:
-        if line.kind != "end":
+        if line.kind != "end" or bytes(line.value) == b"null":  # the step has no result
             continue
         key = line.key.split("/")
         if "message" in key[:2]:
-            message = _message(line)
-            messages += [message] if message is not None else []
+            messages.append(read_message(bytes(line.value)))
         elif key[2:] == ["model"]:
             answers.append(msgspec.json.decode(line.value, type=ModelResponse))
     for message in messages:
@@ -232,10 +231,6 @@ def record_of_log(chat_id: str, batches: Iterable[bytes]) -> Record | None:
     )
 
 
-def _message(line: Line) -> Message | None:
-    return None if bytes(line.value) == b"null" else read_message(bytes(line.value))
-
-
 def _take_from_steps(lines: Sequence[Line], calls: dict[str, CallRecord]) -> None:
     """Put the results and decisions into the calls as they were, and not as messages show them."""
     for line in lines:
@@ -243,7 +238,9 @@ def _take_from_steps(lines: Sequence[Line], calls: dict[str, CallRecord]) -> Non
         if line.kind != "end" or len(key) != 5 or key[2] != "call" or key[3] not in calls:
             continue
         value, call = msgspec.json.decode(line.value), calls[key[3]]
-        if key[4] == "run" and value is not None:  # None: it was aborted while it ran
+        if value is None:  # it was aborted, or raised
+            continue
+        if key[4] == "run":
             result = msgspec.convert(value["result"], ToolResult | ToolFailure)
             calls[key[3]] = msgspec.structs.replace(call, result=result)
         elif key[4] == "answer":

@@ -154,11 +154,14 @@ def _line(message: Message) -> str:
 
 
 def _standing(data: Any, messages: Sequence[Message]) -> tuple[Summary | None, int]:
-    """The stored summary and the number of messages that it covers, if it is still valid."""
+    """The stored summary and the number of messages that it covers, if it is still valid.
+
+    It is not valid for a history that now ends with the last message that it covers.
+    """
     if data is None:
         return None, 0
     summary = msgspec.convert(data, Summary)
-    for place, message in enumerate(messages):
+    for place, message in enumerate(messages[:-1]):
         if message.id == summary.upto:
             prefix = messages[: place + 1]
             return (summary, place + 1) if _digest(prefix) == summary.digest else (None, 0)
