@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from argparse import Namespace
 from collections.abc import AsyncIterator
 from typing import Any
@@ -20,7 +21,7 @@ from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "restate"])
 def engine(request: pytest.FixtureRequest, _places: Any) -> Engine:
     return engine_at(_places, request.param)
 
@@ -41,6 +42,18 @@ def sending(client: Client, *turns: Any, texts: dict[str, str]) -> Agent[Any]:
         return "three reports"
 
     return Agent(ScriptedModel(*turns), tools=[search], runtime=Durable())
+
+
+def stuck(begun: asyncio.Event | None = None) -> Agent[Any]:
+    """An agent whose tool never ends."""
+
+    async def wait() -> None:
+        """Wait."""
+        if begun is not None:
+            begun.set()
+        await asyncio.Event().wait()
+
+    return Agent(ScriptedModel(call("wait"), call("wait")), tools=[wait], runtime=Durable())
 
 
 def users(messages: Any) -> list[str]:
@@ -97,29 +110,31 @@ async def test_a_message_that_comes_too_late_is_returned(engine: Engine, client:
 async def test_a_message_to_a_chat_that_is_aborted_first_is_returned(
     engine: Engine, client: Client
 ) -> None:
-    id = await client.start("Hi.")
-    queued = await client.send(id, "Wait.")
-    assert (queued.status, [each.status for each in await client.sent(id)]) == (
-        "queued",
-        ["queued"],
-    )
-    assert await client.abort(id, "no", force=True)
-    [returned] = await client.sent(id)
-    assert (returned.status, returned.message) == ("returned", queued.message)
-    with pytest.raises(ChatAbortedError):
-        await client.result(id)
+    begun = asyncio.Event()
+    async with engine.worker(stuck(begun)):
+        id = await client.start("Hi.")
+        await begun.wait()
+        queued = await client.send(id, "Wait.")
+        assert (queued.status, [each.status for each in await client.sent(id)]) == (
+            "queued",
+            ["queued"],
+        )
+        assert await client.abort(id, "no")
+        with pytest.raises(ChatAbortedError):
+            await client.result(id)
+        [returned] = await client.sent(id)
+        assert (returned.status, returned.message) == ("returned", queued.message)
 
 
 async def test_a_message_that_a_hook_refuses_is_returned_with_its_reason(
     engine: Engine, client: Client
 ) -> None:
-    agent: Agent[Any] = Agent(ScriptedModel("Hello."), runtime=Durable())
+    texts = {"FASTER": "next"}
+    agent = sending(client, call("search", topic="rain"), "A report.", texts=texts)
     agent.add_hook("preSteer", lambda ctx: Deny("no shouting"))
-    id = await client.start("Hi.")
-    await client.send(id, "FASTER")
     async with engine.worker(agent):
-        response = await client.result(id)
-    [sent] = await client.sent(id)
+        response = await client.result(await client.start("Hi.", chat_id="c1"))
+    [sent] = await client.sent("c1")
     assert (sent.status, sent.reason) == ("returned", "no shouting")
     assert users(response.messages) == ["Hi."]
 
@@ -156,8 +171,8 @@ async def test_a_life_that_ends_around_the_delivery_delivers_once(
     def end(ctx: Any) -> None:
         if taken and not lives:
             lives.append("over")
-            for life in worker._lives.values():
-                life.journal.halt()
+            for journal in engine.journals(worker):
+                journal.halt()
 
     @agent.hook("preSteer")
     def refuse(ctx: PreSteer) -> Deny | None:
@@ -178,23 +193,28 @@ async def test_a_life_that_ends_around_the_delivery_delivers_once(
 
 
 async def test_the_messages_of_a_chat_are_deleted_with_it(engine: Engine, client: Client) -> None:
-    id = await client.start("Hi.")
-    await client.send(id, "Wait.")
-    await client.abort(id, force=True)
-    await client.delete(id)
-    await client.start("Hi.", chat_id=id)
-    assert await client.sent(id) == ()
-    await client.abort(id, force=True)
+    async with engine.worker(stuck()):
+        id = await client.start("Hi.")
+        await client.send(id, "Wait.")
+        await client.abort(id)
+        with pytest.raises(ChatAbortedError):
+            await client.result(id)
+        await client.delete(id)
+        await client.start("Hi.", chat_id=id)
+        assert await client.sent(id) == ()
+        await client.abort(id)
 
 
-async def test_what_cannot_be_sent_is_refused(client: Client) -> None:
-    id = await client.start("Hi.")
-    with pytest.raises(UsageError, match="neither text nor media"):
-        await client.send(id, " ")
-    with pytest.raises(UsageError, match="must be 'next' or 'idle'"):
-        await client.send(id, "Hi.", when="now")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="start it first"):
-        await client.send("nobody", "Hi.")
+async def test_what_cannot_be_sent_is_refused(engine: Engine, client: Client) -> None:
+    async with engine.worker(stuck()):
+        id = await client.start("Hi.")
+        with pytest.raises(UsageError, match="neither text nor media"):
+            await client.send(id, " ")
+        with pytest.raises(UsageError, match="must be 'next' or 'idle'"):
+            await client.send(id, "Hi.", when="now")  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="start it first"):
+            await client.send("nobody", "Hi.")
+        await client.abort(id)
 
 
 async def test_messages_into_chats_whose_workers_are_killed_come_once_and_in_order(

@@ -22,7 +22,7 @@ from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "restate"])
 def engine(request: pytest.FixtureRequest, _places: Any) -> Engine:
     return engine_at(_places, request.param)
 
@@ -165,8 +165,8 @@ async def test_each_of_many_messages_is_delivered_once_in_order_or_returned(
         if ends and rng.random() < 0.3:
             ends -= 1
             for worker in (one, two):
-                for life in worker._lives.values():
-                    life.journal.halt()
+                for journal in engine.journals(worker):
+                    journal.halt()
 
     agent.add_hook("preSteer", end)
     agent.add_hook("onStep", end)

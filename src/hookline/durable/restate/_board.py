@@ -14,8 +14,16 @@ from typing import Final, NoReturn, TypeVar
 import msgspec
 
 from hookline.durable._job import Fields, fields_of
-from hookline.durable._status import ChatStatus, Counts, Query, Record, Sending, State, state_of
-from hookline.durable.restate._journal import bytes_of, input_of, lives_of, times_of
+from hookline.durable._status import ChatStatus, Counts, Query, Record, State, state_of
+from hookline.durable.restate._journal import (
+    MARK,
+    bytes_of,
+    input_of,
+    lives_of,
+    message_in,
+    promise_of,
+    times_of,
+)
 from hookline.durable.restate._requests import Ingress, admin_of
 from hookline.errors import StoreError, UsageError
 
@@ -187,10 +195,13 @@ class Board(Ingress):
             f"WHERE id = {_quoted(chat.invocation)} ORDER BY index",
         )
         journal = [(entry.at.timestamp(), msgspec.json.decode(entry.entry)) for entry in entries]
-        batches = [(at, data) for at, entry in journal if (data := bytes_of(entry, "Run"))]
+        steps = [(at, data) for at, entry in journal if (data := bytes_of(entry, "Run"))]
+        batches = [(at, data) for at, data in steps if data != MARK]
         at_key = f"service_name = {_quoted(self._name)} AND service_key = {_quoted(id)}"
         questions = await self._rows(
-            _Text, f"SELECT key, value_utf8 AS text FROM state WHERE {at_key} ORDER BY key"
+            _Text,
+            f"SELECT key, value_utf8 AS text FROM state WHERE {at_key} "
+            "AND key LIKE 'question/%' ORDER BY key",
         )
         promises = await self._rows(
             _Text,
@@ -198,6 +209,9 @@ class Board(Ingress):
             f"WHERE {at_key} AND completed",
         )
         promise = {row.key: row.text for row in promises}
+        messages: list[tuple[str, float]] = []
+        while text := promise.get(promise_of(len(messages) + 1)):
+            messages.append(message_in(text))
         requests = await self._rows(
             _Invocation,
             "SELECT id, created_at AS created FROM sys_invocation "
@@ -229,6 +243,7 @@ class Board(Ingress):
                 )
                 for row in questions
             ],
+            messages=messages,
         )
 
     # ── what operators do ───────────────────────────────────────────────────────────────────
@@ -282,13 +297,6 @@ class Board(Ingress):
                 total += await self.delete(chat.id)
             if len(chats) < _PAGE:
                 return total
-
-    async def send(self, id: str, message: str, body: str, most: int) -> Sending:
-        """Raise UsageError: a chat on Restate takes no messages."""
-        raise UsageError(
-            f"chat {id!r} on Restate takes no messages; start another chat in its conversation, or "
-            "use SQLite or PostgreSQL"
-        )
 
     async def drain(self) -> NoReturn:
         """Raise UsageError: Restate calls its workers by itself."""

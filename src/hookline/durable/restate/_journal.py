@@ -1,4 +1,4 @@
-"""What Restate's journal of a chat says: its input, its batches, and when something happened."""
+"""What Restate's journal of a chat says: its input, its batches, its messages, and their times."""
 
 from __future__ import annotations
 
@@ -10,6 +10,19 @@ import msgspec
 from hookline.runtimes import Batch
 
 _batch: Final = msgspec.json.Decoder(Batch)
+MARK: Final = b'"messages"'
+"""The step after which a life has collected messages; the other steps are batches."""
+
+
+def promise_of(message: int | str) -> str:
+    """The name of the promise for a message, by its number or its id."""
+    return f"message/{message}" if isinstance(message, int) else f"message-id/{message}"
+
+
+def message_in(promise: str) -> tuple[str, float]:
+    """The message in the value of its promise, and when it was sent."""
+    at, _, body = promise.partition(" ")
+    return body, float(at)
 
 
 def input_of(entry: str | None) -> str:
