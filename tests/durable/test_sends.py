@@ -16,7 +16,7 @@ from tests.durable.test_engines import asking, waits
 from hookline import Agent, Approve, Deny, UserMessage
 from hookline.durable import Client
 from hookline.errors import ChatAbortedError, UsageError
-from hookline.points import OnMessage, PreMessage, PreSteer
+from hookline.points import OnChatDone, OnMessage, PreMessage, PreSteer
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call
 
@@ -148,13 +148,14 @@ async def test_a_chat_that_waits_for_an_approval_gets_the_message_when_it_contin
         id = await client.start("Delete a.")
         approval = await waits(client, id)
         await engine.at_rest(worker)
-        await client.send(id, "And tell me.")
+        for text in ("And", "tell", "me."):
+            await client.send(id, text)
         await client.answer(id, {approval: Approve()})
         response = await client.result(id)
     assert [message.role for message in response.messages] == [
-        "user", "assistant", "tool", "user", "assistant",
+        "user", "assistant", "tool", "user", "user", "user", "assistant",
     ]  # fmt: skip
-    assert users(response.messages) == ["Delete a.", "And tell me."]
+    assert users(response.messages) == ["Delete a.", "And", "tell", "me."]
 
 
 @pytest.mark.parametrize("point", ["preSteer", "preMessage", "onMessage", "preRequest", "onStep"])
@@ -190,6 +191,37 @@ async def test_a_life_that_ends_around_the_delivery_delivers_once(
     assert [(each.message.text, each.status) for each in await client.sent("c1")] == [
         ("Last.", "delivered"), ("One.", "delivered"), ("Two.", "delivered"), ("NO", "returned"),
     ]  # fmt: skip
+
+
+async def test_a_message_that_a_life_has_returned_is_not_delivered_by_the_next_one(
+    engine: Engine, client: Client
+) -> None:
+    """It comes when the chat is about to end; its life ends once its return is recorded."""
+    agent: Agent[Any] = Agent(ScriptedModel("Hello.", "More."), runtime=Durable())
+    ends: list[bytes] = []
+
+    @agent.hook("onChatDone")
+    async def late(ctx: OnChatDone) -> None:
+        await client.send("c1", "Late.")
+        [journal] = engine.journals(worker)
+        log = journal.log
+        append = log.append
+
+        async def append_once(data: bytes) -> None:
+            await append(data)
+            if b"returned" in data:
+                ends.append(data)
+                journal.halt()
+
+        log.append = append_once  # type: ignore[method-assign]
+
+    worker = engine.worker(agent)
+    async with worker:
+        response = await client.result(await client.start("Hi.", chat_id="c1"))
+    assert len(ends) == 1
+    assert users(response.messages) == ["Hi."]
+    [sent] = await client.sent("c1")
+    assert (sent.message.text, sent.status) == ("Late.", "returned")
 
 
 async def test_the_messages_of_a_chat_are_deleted_with_it(engine: Engine, client: Client) -> None:

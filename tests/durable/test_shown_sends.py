@@ -17,7 +17,7 @@ from tests.web.test_site import answer_of, asked, request_of
 from tests.web.test_steering import Work, sent, texts, told
 
 from hookline import Agent, Ask, Deny, MemoryStore, tool
-from hookline.points import PreSteer
+from hookline.points import OnChatDone, PreSteer
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call
 
@@ -93,6 +93,33 @@ async def test_a_message_of_a_browser_is_in_the_next_request_of_the_durable_chat
             "Not delivered: the chat ended before the message was delivered; "
             "send it as a new message.",
         )
+
+
+@EACH
+async def test_a_message_that_comes_when_a_durable_chat_ends_is_returned_in_its_stream(
+    engine: Engine, protocol: str, prefix: str
+) -> None:
+    agent = working(Work(), 0)
+    path = f"/{protocol}/c1/messages"
+    replies: list[httpx.Response] = []
+    async with (
+        engine.worker(agent, relay=relay_of(prefix)),
+        browser(engine, agent, prefix) as http,
+    ):
+
+        @agent.hook("onChatDone")
+        async def late(ctx: OnChatDone) -> None:
+            replies.append(await http.post(path, json=sent(protocol, "late", "my-id")))
+
+        data = (await http.post(f"/{protocol}", json=request_of(protocol, "hi"))).content
+        [reply] = replies
+        assert reply.status_code == 202
+        assert told(protocol, data) == [(reply.json()["id"], "returned")]
+        again = await http.post(path, json=sent(protocol, "late", "my-id"))
+        assert again.status_code == 409
+        after = await http.post(path, json=sent(protocol, "after", "another-id"))
+        assert after.status_code == 409
+        assert texts(await stored(agent)) == ["hi"]
 
 
 async def test_a_chat_that_waits_for_an_approval_takes_a_message_of_a_browser(

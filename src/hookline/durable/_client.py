@@ -7,7 +7,6 @@ import os
 import re
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from hashlib import blake2b
 from typing import Any, Final, Literal, Protocol, TypeVar, overload
 
 import msgspec
@@ -38,7 +37,7 @@ from hookline.durable._timeline import TOO_LATE, ChatMessage, Event, sent_messag
 from hookline.durable._trace import current_trace
 from hookline.errors import ApprovalError, RemoteChatError, UsageError
 from hookline.points import as_tuple
-from hookline.runtimes import as_message
+from hookline.runtimes import sent_into
 
 T = TypeVar("T")
 MAX_QUEUED: Final = 64
@@ -185,10 +184,8 @@ class Client:
         """
         if when not in ("next", "idle"):
             raise UsageError(f"when={when!r} must be 'next' or 'idle'")
-        given = as_message(message)
-        key = blake2b(given.id.encode(), digest_size=10).digest() if given.id else os.urandom(10)
-        id = f"{_check_id(chat_id)}.{key.hex()}"
-        sent = Sent(message=given.replace(id=id), when=when)
+        sent = Sent(message=sent_into(_check_id(chat_id), message), when=when)
+        id = sent.message.id
         try:
             body = msgspec.json.encode(sent).decode()
         except (TypeError, ValueError) as exc:

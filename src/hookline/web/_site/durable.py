@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, Protocol
 
 from hookline import Approve, Conversation, Deny, UserMessage
 from hookline.errors import ApprovalError, StoreError, UsageError
+from hookline.runtimes import find_sent
 from hookline.web._http.refused import Refused
 from hookline.web._protocols.incoming import Incoming
 from hookline.web._runs.header import Header
@@ -204,12 +205,23 @@ class DurableChats:
 
         The engine also knows what has become of a message that was sent before the chat ended.
         """
+        earlier = find_sent(conversation.messages, message.id)
+        if earlier is not None:
+            return Receipt(id=earlier)
         header = await self._relay.last(conversation.id, principal)
-        chat_id = waiting_on(conversation) or (None if header is None else header.chat_id)
+        waits = waiting_on(conversation)
+        chat_id = waits or (None if header is None else header.chat_id)
         if chat_id is None:
             return None
+        message = message.replace(id=message.id or token_hex(10))
         try:
             sent = await self._engine.send(chat_id, message, when=when)
+            for pause in (0.05, 0.1, 0.25, 0.6):  # if its stream is over, the chat is about to end
+                over = waits is None and not await self._relay.running(conversation.id, principal)
+                if sent.status != "queued" or not over:
+                    break
+                await asyncio.sleep(pause)
+                sent = await self._engine.send(chat_id, message, when=when)
         except UsageError:  # the engine has deleted the chat, has not got it yet, or takes none
             return None
         except StoreError:
