@@ -13,10 +13,11 @@ from tests.durable._engines import Engine
 from tests.durable.conftest import engine_at
 from tests.durable.test_engines import asking, waits
 
-from hookline import Agent, Approve, Deny, UserMessage
+from hookline import Agent, Approve, Ask, Deny, ToolMessage, UserMessage, tool
 from hookline.durable import Client
 from hookline.errors import ChatAbortedError, UsageError
-from hookline.points import OnChatDone, OnMessage, PreMessage, PreSteer
+from hookline.events import Interrupt
+from hookline.points import OnChatDone, OnMessage, PreMessage, PreSteer, PreToolCall
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call
 
@@ -95,6 +96,76 @@ async def test_a_message_from_another_process_is_in_the_next_request(
         ("One.", "delivered"), ("Last.", "delivered"), ("Two.", "delivered"),
     ]  # fmt: skip
     assert {each.message.id for each in sent} <= {message.id for message in response.messages}
+
+
+async def test_an_interrupt_from_another_process_cancels_a_running_tool(
+    engine: Engine, client: Client
+) -> None:
+    @tool(idempotent=True)
+    async def search(topic: str) -> str:
+        """Search the archive."""
+        await client.send("c1", Interrupt("Not rain, snow."))
+        await asyncio.Event().wait()
+        return "never"
+
+    turns = (call("search", topic="rain"), "A report.")
+    agent: Agent[Any] = Agent(ScriptedModel(*turns), tools=[search], runtime=Durable())
+    async with engine.worker(agent):
+        response = await client.result(await client.start("Find.", chat_id="c1"))
+    [result] = [message for message in response.messages if isinstance(message, ToolMessage)]
+    assert "interrupted by the user's next message" in result.text
+    assert users(response.messages) == ["Find.", "Not rain, snow."]
+    [sent] = await client.sent("c1")
+    assert (sent.status, sent.when) == ("delivered", "next")
+
+
+async def test_an_interrupt_that_an_earlier_life_delivered_cancels_nothing(
+    engine: Engine, client: Client
+) -> None:
+    """A life reads the messages again when it hears of an answer."""
+    if engine.name == "restate":  # there, a life reads none again
+        return
+    heard = asyncio.Event()
+
+    @tool(idempotent=True)
+    async def search() -> str:
+        """Search the archive."""
+        [journal] = engine.journals(worker)
+        interrupt = journal.interrupt
+
+        def hear(id: str) -> None:
+            interrupt(id)
+            heard.set()
+
+        journal.interrupt = hear  # type: ignore[method-assign]
+        await client.answer("c1", {await waits(client, "c1"): Approve()})
+        await heard.wait()
+        return "three reports"
+
+    @tool
+    async def order() -> str:
+        """Order a report."""
+        return "ordered"
+
+    turns = ([call("search"), call("order")], "Done.")
+    agent: Agent[Any] = Agent(ScriptedModel(*turns), tools=[search, order], runtime=Durable())
+    agent.add_hook("preToolCall", lambda ctx: Ask("Order?") if ctx.call.name == "order" else None)
+    ended: list[str] = []
+
+    @agent.hook("preToolCall")
+    def end(ctx: PreToolCall) -> None:
+        if not ended:
+            ended.append(ctx.call.name)
+            for journal in engine.journals(worker):
+                journal.halt()
+
+    worker = engine.worker(agent)
+    await client.start("Find.", chat_id="c1")
+    await client.send("c1", Interrupt("Only from 2024."))
+    async with worker:
+        response = await client.result("c1")
+    results = [message.text for message in response.messages if isinstance(message, ToolMessage)]
+    assert results == ["three reports", "ordered"]
 
 
 async def test_a_message_that_comes_too_late_is_returned(engine: Engine, client: Client) -> None:
@@ -244,6 +315,8 @@ async def test_what_cannot_be_sent_is_refused(engine: Engine, client: Client) ->
             await client.send(id, " ")
         with pytest.raises(UsageError, match="must be 'next' or 'idle'"):
             await client.send(id, "Hi.", when="now")  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="leave when= out"):
+            await client.send(id, Interrupt("Hi."), when="idle")
         with pytest.raises(UsageError, match="start it first"):
             await client.send("nobody", "Hi.")
         await client.abort(id)

@@ -147,6 +147,23 @@ async def test_a_chat_that_waits_for_an_approval_takes_a_message_of_a_browser(
         assert texts(await stored(agent))[-1] == "And tell me."
 
 
+async def test_a_message_of_a_browser_that_interrupts_cancels_a_running_tool(
+    engine: Engine, prefix: str
+) -> None:
+    work = Work()
+    agent = working(work, 1)
+    async with (
+        engine.worker(agent, relay=relay_of(prefix)),
+        browser(engine, agent, prefix) as http,
+    ):
+        first = asyncio.create_task(http.post("/native", json=request_of("native", "hi")))
+        await work.runs(1)
+        body = sent("native", "Stop that.", when="interrupt")
+        assert (await http.post("/native/c1/messages", json=body)).status_code == 202
+        await first
+        assert texts(await stored(agent)) == ["hi", "Stop that."]
+
+
 async def test_a_message_too_many_for_a_durable_chat_is_refused_with_the_reason(
     engine: Engine, prefix: str
 ) -> None:

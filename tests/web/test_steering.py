@@ -20,7 +20,7 @@ from tests.web._server import conversation_of, direct, eventually
 from tests.web.test_relay import workers
 from tests.web.test_site import native, request_of
 
-from hookline import Agent, Deny, Message, Text, UserMessage
+from hookline import Agent, Deny, Message, Text, UserMessage, tool
 from hookline.events import ChatDone, MessageAdded, MessageQueued, MessageReturned, TextDelta
 from hookline.points import PreSteer
 from hookline.testing import ScriptedModel, call
@@ -175,6 +175,25 @@ async def test_a_stream_shows_a_delivered_message_in_its_place(protocol: str) ->
         else:
             added = [e.message for e in native(data) if isinstance(e, MessageAdded)]
             assert added == list(stored.messages)
+
+
+@EACH
+@WAYS
+async def test_a_message_that_interrupts_cancels_a_running_tool(
+    protocol: str, way: str, prefix: str
+) -> None:
+    work = Work()
+    model = ScriptedModel(call("work"), "Done.")
+    agent: Agent[Any] = Agent(model, tools=[tool(idempotent=True)(work.work)])
+    async with faces(agent, way, prefix) as (site, asks, sends):
+        first = asyncio.create_task(asks.post(f"/{protocol}", json=request_of(protocol, "hi")))
+        await work.runs(1)
+        body = sent(protocol, "Stop that.", when="interrupt")
+        assert (await sends.post(f"/{protocol}/c1/messages", json=body)).status_code == 202
+        await first  # the tool never ends by itself
+        stored = (await conversation_of(site, "c1")).messages
+        assert "interrupted by the user's next message" in stored[2].text
+        assert texts(stored) == ["hi", "Stop that."]
 
 
 @WAYS

@@ -83,9 +83,13 @@ class Inbox:
 
     def add(self, entry: SentMessage) -> None:
         """Queue a message, unless it is known."""
-        if entry.message.id not in self._known:
+        if not self.knows(entry.message.id):
             self._known[entry.message.id] = entry
             self._queued.append(entry)
+
+    def knows(self, id: str) -> bool:
+        """Whether the message with this id is queued or decided."""
+        return id in self._known
 
     def find(self, id: str) -> SentMessage | None:
         """The message with this id, if it was sent before."""

@@ -60,9 +60,9 @@ def send(chat: Chat, message: Any, when: When) -> SentMessage:
     if inbox.full:
         sent.decide("returned", f"{MAX_QUEUED} messages wait already")
         return sent
+    if isinstance(message, Interrupt):
+        chat.interrupt_tools(sent.message.id)
     inbox.add(sent)
-    if isinstance(message, Interrupt) and chat.making.batch is not None:
-        chat.making.batch.interrupt()
     # The sender may be the reader, so it never waits for room: without room, the chat publishes it.
     if chat.life.phase is Phase.RUNNING and len(chat.channel.items) <= HIGH_WATER:
         sent.announced = True

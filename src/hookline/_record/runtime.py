@@ -183,6 +183,10 @@ class Journaled(Protocol):
         """
         ...
 
+    def interrupt_tools(self, message_id: str) -> None:
+        """Cancel the running tools that an Interrupt may cancel, unless its message is known."""
+        ...
+
     def halt(self) -> None:
         """End this life at once: cancel running work, and publish nothing more."""
         ...

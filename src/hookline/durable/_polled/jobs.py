@@ -60,6 +60,8 @@ class Signs(NamedTuple):
 
     abort: str | None
     answers: dict[str, str]
+    news: bool = False
+    """Whether there is an answer, or a message that interrupts, since the last sign of life."""
     drained: bool = False
     """Whether an operator drains the queue."""
 
@@ -189,7 +191,7 @@ class Jobs(Board):
                 answers.setdefault(id, {})[request] = answer
         self._answers.update({owner: count for _, owner, _, count, _ in rows})
         return {
-            owner: Signs(abort, answers.get(id, {}), bool(drained))
+            owner: Signs(abort, answers.get(id, {}), id in news, bool(drained))
             for id, owner, abort, _, drained in rows
         }
 

@@ -14,7 +14,7 @@ import restate
 from restate.serde import BytesSerde
 
 from hookline import UserMessage
-from hookline.durable._job import When, read_sent
+from hookline.durable._job import Sent, When, read_sent
 from hookline.durable.restate._journal import message_in, promise_of
 from hookline.runtimes import Halted
 
@@ -42,18 +42,20 @@ class Messages:
         """Whether there are messages that this life has not collected."""
         return bool(self.next.is_completed())
 
-    async def collect(self) -> None:
+    async def collect(self) -> list[Sent]:
         """Collect the messages that are there; MARK must be the last step of the journal."""
+        messages: list[Sent] = []
         body: bytes | None = await self.next
         while body is not None:
-            sent = read_sent(message_in(body.decode())[0])
-            self._messages.append((sent.message, sent.when))
+            messages.append(read_sent(message_in(body.decode())[0]))
             self._number += 1
             body = await self._promise(self._number + 1).peek()
+        self._messages += [(sent.message, sent.when) for sent in messages]
         self._context.set(_RECEIVED, self._number)
         self.next = self._promise(self._number + 1).value()
         if self._collected is not None and not self._collected.done():
             self._collected.set_result(None)
+        return messages
 
     async def receive(self) -> list[tuple[UserMessage, When]]:
         """Return the messages that were sent into the chat since the last call."""

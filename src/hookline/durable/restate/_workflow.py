@@ -167,7 +167,9 @@ class WorkflowLog:
                     lane = None
                     rests = not data and not self._open()
                     if data == MARK:
-                        await self.messages.collect()
+                        for sent in await self.messages.collect():
+                            if sent.interrupts:
+                                journal.interrupt(sent.message.id)
                     else:
                         self._wrote(data)
         except BaseException:

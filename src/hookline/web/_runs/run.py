@@ -18,7 +18,7 @@ import msgspec
 
 from hookline import ChatStream, Message, UserMessage
 from hookline.errors import ModelError, StreamInterruptedError, StreamStateError
-from hookline.events import ChatAborted, ChatDone, ChatEvent, ChatFailed, strict
+from hookline.events import ChatAborted, ChatDone, ChatEvent, ChatFailed, Interrupt, strict
 from hookline.runtimes import find_sent
 from hookline.web._runs.backlog import Backlog, Item
 from hookline.web._runs.header import Header, id_of_chat
@@ -30,8 +30,8 @@ BY_HOOK: Final = "raised by hook "
 LAST: Final = (ChatDone, ChatAborted, ChatFailed)
 FRAMES: Final = 4  # frames of a traceback in one line of the log
 CODE: Final = 100  # characters of a word that a service chose
-When: TypeAlias = Literal["next", "idle"]
-"""When a message that was sent into a run is added to the history."""
+When: TypeAlias = Literal["next", "idle", "interrupt"]
+"""When a message that was sent into a run is added to the history; "interrupt" is an Interrupt."""
 
 
 class Caps(msgspec.Struct, frozen=True, kw_only=True):
@@ -280,7 +280,10 @@ class Live:
         if earlier is not None:  # delivered by an earlier answer
             return Receipt(id=earlier)
         try:
-            sent = self._stream.send(message, when)
+            if when == "interrupt":
+                sent = self._stream.send(Interrupt(message))
+            else:
+                sent = self._stream.send(message, when)
         except StreamStateError:
             return None
         refused = sent.reason if sent.status == "returned" else None
