@@ -12,6 +12,7 @@ from tests.durable import sends
 from tests.durable._engines import Engine
 from tests.durable.conftest import engine_at
 from tests.durable.test_engines import asking, waits
+from tests.web._redis import need_redis
 
 from hookline import Agent, Approve, Ask, Deny, ToolMessage, UserMessage, tool
 from hookline.durable import Client
@@ -326,5 +327,14 @@ async def test_messages_into_chats_whose_workers_are_killed_come_once_and_in_ord
     engine: Engine,
 ) -> None:
     """The short form of scripts/dev/durable-kills --sends."""
-    options = Namespace(chats=4, sends=3, kills=2, every=0.2, relay=False)
+    options = Namespace(chats=4, sends=3, kills=2, every=0.2, relay=False, web=False)
+    assert await sends.run(engine, options)
+
+
+async def test_messages_over_the_web_into_chats_whose_workers_are_killed_come_once_and_in_order(
+    engine: Engine,
+) -> None:
+    """The short form of scripts/dev/durable-kills --sends --web."""
+    need_redis()
+    options = Namespace(chats=6, sends=3, kills=2, every=0.2, relay=True, web=True)
     assert await sends.run(engine, options)

@@ -178,9 +178,7 @@ class Ingress:
         wrong = await self._call(f"/{self._name}-answers/{id}/answer", answers)
         return str(wrong.json()) if wrong.content else None
 
-    async def send(
-        self, id: str, message: str, body: str, most: int, interrupts: bool
-    ) -> Sending:
+    async def send(self, id: str, message: str, body: str, most: int, interrupts: bool) -> Sending:
         runs = await self._runs(id)
         letter = (message, body, most if runs else 0)
         answer = await self._call(f"/{self._name}-answers/{id}/send", letter)
