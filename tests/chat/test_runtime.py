@@ -57,7 +57,7 @@ from hookline.events import (
     ToolCallFinished,
 )
 from hookline.models import PartEndChunk, ReasoningChunk, TextChunk
-from hookline.points import Compaction, Guide
+from hookline.points import Compaction, Guide, Hold
 from hookline.runtimes import KEYS, key_name
 
 # ── what the scenes are made of ─────────────────────────────────────────────────────────────
@@ -305,15 +305,21 @@ def guided(runtime, note):
 
 @scene
 def steered(runtime, note):
-    """Messages that each life finds in its queue: one for the next step, one for the end."""
+    """Messages in the queue of each life: for the next step, for the end, and held until then."""
     model = Model(note, ["See.", ("c1", "add", {"a": 1, "b": 2})], ["It is 3."], ["Bye."])
     agent = Agent(model, tools=tools_of(note), runtime=runtime)
     watch_all(agent, note)
-    agent.add_hook("preSteer", lambda ctx: Deny("no") if ctx.message.text == "No." else None)
+    answers = {"No.": Deny("no"), "Later.": Hold()}
+    agent.add_hook("preSteer", lambda ctx: answers.get(ctx.message.text))
 
     async def sends(ctx, proceed):
         inbox = RUNNING[ctx.run.chat_id].progress.inbox = Inbox()
-        for text, when in (("No.", "next"), ("Hurry.", "next"), ("Thanks.", "idle")):
+        for text, when in (
+            ("No.", "next"),
+            ("Hurry.", "next"),
+            ("Thanks.", "idle"),
+            ("Later.", "idle"),
+        ):
             id = f"{ctx.run.chat_id}.{text}"
             inbox.add(SentMessage(UserMessage(id=id, parts=(Text(text),)), when))
         return await proceed()
@@ -815,6 +821,7 @@ def test_the_table_of_keys_is_frozen():
         "stop/{}/input",
         "{}/outcome/{}",
         "{}/end/{}",
+        "{}/returned/messages",
     ]
 
 

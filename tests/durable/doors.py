@@ -26,7 +26,7 @@ CAPS = Caps(streams=5000, streams_per_principal=5000)
 
 
 class Doors:
-    """Each chat has one of the protocols. A message goes to either application, a reader to both."""
+    """Each chat has one of the protocols; messages and readers go to both applications."""
 
     def __init__(self, sites: list[httpx.AsyncClient]) -> None:
         self._sites = sites

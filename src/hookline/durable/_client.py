@@ -180,9 +180,9 @@ class Client:
         With `when="next"`, the chat commits it after the tools of the running step; with "idle",
         when it would end. A chat that waits for an approval gets it once it continues. An
         `Interrupt` first cancels the running tools that are `idempotent`, as soon as the worker
-        hears of it. Look at `sent` for what has become of it. A message with an `id` is queued once: if it is sent
-        again, the result is what has become of it. While 64 messages wait, a message is returned.
-        Raises UsageError for an empty message or an unknown chat.
+        hears of it. Look at `sent` for what has become of it. A message with an `id` is queued
+        once: if it is sent again, the result is what has become of it. While 64 messages wait, a
+        message is returned. Raises UsageError for an empty message or an unknown chat.
         """
         if when not in ("next", "idle"):
             raise UsageError(f"when={when!r} must be 'next' or 'idle'")

@@ -101,9 +101,9 @@ class Workspaces:
         The options are those of `Workspace.offload`.
         """
 
-        async def cut(run: Run[Any], text: str, limit: int) -> str:
+        async def cut(run: Run[Any], text: str) -> str:
             async with self._use(run) as workspace:
-                return await workspace.cut(text, limit)
+                return await workspace.cut(text, over)
 
         return offload_hooks(
             cut, over, own=self._tools, tools=tools, inherit=inherit, required=required

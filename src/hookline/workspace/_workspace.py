@@ -182,8 +182,8 @@ class Workspace:
         tools are put aside. Raises UsageError if `read` is not among the workspace's tools.
         """
 
-        async def cut(run: Run[Any], text: str, limit: int) -> str:
-            return await self.cut(text, limit)
+        async def cut(run: Run[Any], text: str) -> str:
+            return await self.cut(text, over)
 
         return offload_hooks(
             cut,
@@ -211,9 +211,9 @@ class Workspace:
         """Return what the guard says about a call; for `Workspaces`."""
         return await self._guard.decide(ctx)
 
-    async def cut(self, text: str, limit: int) -> str:
-        """Put a text aside that is longer than this; return its ends and its handle."""
-        return await asyncio.to_thread(self._outputs.cut, text, limit)
+    async def cut(self, text: str, over: int) -> str:
+        """Put a text of more than `over` characters aside; return its ends and its handle."""
+        return await asyncio.to_thread(self._outputs.cut, text, over)
 
     def context(self, run: Run[Any]) -> str:
         """Return the text for the model about the workspace."""

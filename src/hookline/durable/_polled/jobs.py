@@ -60,10 +60,8 @@ class Signs(NamedTuple):
 
     abort: str | None
     answers: dict[str, str]
-    news: bool = False
-    """Whether there is an answer, or a message that interrupts, since the last sign of life."""
-    drained: bool = False
-    """Whether an operator drains the queue."""
+    news: bool = False  # an answer, or a message that interrupts
+    drained: bool = False  # by an operator
 
 
 class Jobs(Board):

@@ -16,12 +16,10 @@ import msgspec
 from hookline.durable._job import Fields, fields_of
 from hookline.durable._status import ChatStatus, Counts, Query, Record, State, state_of
 from hookline.durable.restate._journal import (
-    MARK,
-    bytes_of,
+    batches_of,
     input_of,
     lives_of,
-    message_in,
-    promise_of,
+    messages_of,
     times_of,
 )
 from hookline.durable.restate._requests import Ingress, admin_of
@@ -195,8 +193,7 @@ class Board(Ingress):
             f"WHERE id = {_quoted(chat.invocation)} ORDER BY index",
         )
         journal = [(entry.at.timestamp(), msgspec.json.decode(entry.entry)) for entry in entries]
-        steps = [(at, data) for at, entry in journal if (data := bytes_of(entry, "Run"))]
-        batches = [(at, data) for at, data in steps if data != MARK]
+        batches = batches_of(journal)
         at_key = f"service_name = {_quoted(self._name)} AND service_key = {_quoted(id)}"
         questions = await self._rows(
             _Text,
@@ -209,9 +206,6 @@ class Board(Ingress):
             f"WHERE {at_key} AND completed",
         )
         promise = {row.key: row.text for row in promises}
-        messages: list[tuple[str, float]] = []
-        while text := promise.get(promise_of(len(messages) + 1)):
-            messages.append(message_in(text))
         requests = await self._rows(
             _Invocation,
             "SELECT id, created_at AS created FROM sys_invocation "
@@ -243,7 +237,7 @@ class Board(Ingress):
                 )
                 for row in questions
             ],
-            messages=messages,
+            messages=messages_of(promise),
         )
 
     # ── what operators do ───────────────────────────────────────────────────────────────────

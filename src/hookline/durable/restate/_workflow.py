@@ -152,31 +152,29 @@ class WorkflowLog:
             while lane is not None or self._out is not None or not chat.done():
                 if lane is None and not rests:
                     lane = _future(self._context.run_typed("log", self._next, _options))
-                either: list[Any] = [] if lane is None else [lane]
-                if self._aborted is not None:
-                    either.append(self._aborted)
-                either += [self._answers[id] for id in self._waiters]
-                if not rests and not self.messages.waiting:
-                    either.append(self.messages.next)
-                await _completed(either, lane, chat)
+                await _completed(self._awaited(lane), lane, chat)
                 rests = not await self._hand_out(journal) and rests
-                if self.messages.waiting:
-                    self.poke()
                 if lane is not None and lane.is_completed():
                     data = await lane
                     lane = None
                     rests = not data and not self._open()
-                    if data == MARK:
-                        for sent in await self.messages.collect():
-                            if sent.interrupts:
-                                journal.interrupt(sent.message.id)
-                    else:
-                        self._wrote(data)
+                    await self._wrote(data, journal)
         except BaseException:
             self._halt(journal, chat)
             chat.add_done_callback(_retrieve)
             await asyncio.wait([chat], timeout=GRACE)
             raise
+
+    def _awaited(self, lane: _Future | None) -> list[Any]:
+        """The futures of the engine whose completion there is something to do about."""
+        futures: list[Any] = [self._answers[id] for id in self._waiters]
+        if self._aborted is not None:
+            futures.append(self._aborted)
+        if lane is not None:
+            futures.append(lane)
+            if not self.messages.waiting:
+                futures.append(self.messages.next)
+        return futures
 
     async def _next(self) -> bytes:
         """Return the next batch, or MARK; empty if nothing comes for a while, or can come."""
@@ -191,7 +189,12 @@ class WorkflowLog:
         (data, self._batch_waiter), self._out = self._out, None
         return data
 
-    def _wrote(self, data: bytes) -> None:
+    async def _wrote(self, data: bytes, journal: Journal) -> None:
+        if data == MARK:
+            for sent in await self.messages.collect():
+                if sent.interrupts:
+                    journal.interrupt(sent.message.id)
+            return
         if data:
             self._follow(data)
         waiter, self._batch_waiter = self._batch_waiter, None
@@ -214,6 +217,8 @@ class WorkflowLog:
             self._aborted = None
             # An answer that this life does not reach is requested again in the next life.
             asyncio.ensure_future(journal.abort(reason)).add_done_callback(_retrieve)
+        if self.messages.waiting:
+            self.poke()
         return came
 
     def _halt(self, journal: Journal, chat: asyncio.Task[Any]) -> None:

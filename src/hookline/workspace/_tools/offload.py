@@ -16,7 +16,7 @@ NAME: Final = "offload"
 
 
 def offload_hooks(
-    cut: Callable[[Run[Any], str, int], Awaitable[str]],
+    cut: Callable[[Run[Any], str], Awaitable[str]],
     over: int,
     *,
     own: Mapping[str, Tool[Any, Any]],
@@ -40,7 +40,7 @@ def offload_hooks(
         text = value if isinstance(value, str) else _as_text(value)
         if len(text) <= over:
             return None
-        short = await cut(ctx.run, _folded(text), over)
+        short = await cut(ctx.run, _folded(text))
         return ctx.result.replace(value=short, truncated=True)
 
     return (
