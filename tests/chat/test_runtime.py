@@ -305,27 +305,38 @@ def guided(runtime, note):
 
 @scene
 def steered(runtime, note):
-    """Messages in the queue of each life: for the next step, for the end, and held until then."""
+    """Messages that each life finds in its queue: one for the next step, one for the end."""
     model = Model(note, ["See.", ("c1", "add", {"a": 1, "b": 2})], ["It is 3."], ["Bye."])
     agent = Agent(model, tools=tools_of(note), runtime=runtime)
     watch_all(agent, note)
-    answers = {"No.": Deny("no"), "Later.": Hold()}
-    agent.add_hook("preSteer", lambda ctx: answers.get(ctx.message.text))
+    agent.add_hook("preSteer", lambda ctx: Deny("no") if ctx.message.text == "No." else None)
 
-    async def sends(ctx, proceed):
+    sends = putting(("No.", "next"), ("Hurry.", "next"), ("Thanks.", "idle"))
+    agent.add_hook("aroundChat", sends)
+    return agent, ask("1 + 2?")
+
+
+def putting(*messages):
+    """A wrapper that puts messages into the queue of each life."""
+
+    async def put(ctx, proceed):
         inbox = RUNNING[ctx.run.chat_id].progress.inbox = Inbox()
-        for text, when in (
-            ("No.", "next"),
-            ("Hurry.", "next"),
-            ("Thanks.", "idle"),
-            ("Later.", "idle"),
-        ):
+        for text, when in messages:
             id = f"{ctx.run.chat_id}.{text}"
             inbox.add(SentMessage(UserMessage(id=id, parts=(Text(text),)), when))
         return await proceed()
 
-    agent.add_hook("aroundChat", sends)
-    return agent, ask("1 + 2?")
+    return put
+
+
+@scene
+def returned(runtime, note):
+    """A message that is held until the chat ends, and returned."""
+    agent = Agent(Model(note, ["Hello."]), runtime=runtime)
+    watch_all(agent, note)
+    agent.add_hook("preSteer", lambda ctx: Hold())
+    agent.add_hook("aroundChat", putting(("Later.", "idle")))
+    return agent, ask()
 
 
 @scene
