@@ -61,14 +61,22 @@ class Doors:
 
     async def _post(self, path: str, body: Any) -> str | None:
         while True:
-            self._sites.reverse()
-            reply = await self._sites[0].post(path, json=body)
+            reply = await self._ask("POST", path, json=body)
             if reply.status_code == 202:
                 return None
             if reply.status_code == 409 and reply.text.startswith("Not delivered"):
                 return reply.text
             assert reply.status_code in (409, 503), reply.text  # it has not begun, or nobody knows
             await asyncio.sleep(0.05)
+
+    async def _ask(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Ask either application; again, if it closes the connection."""
+        while True:
+            self._sites.reverse()
+            try:
+                return await self._sites[0].request(method, path, **options)
+            except httpx.TransportError:
+                await asyncio.sleep(0.05)
 
     def read(self, id: str) -> None:
         """Read the streams of a chat from now on."""
@@ -87,7 +95,7 @@ class Doors:
         protocol, path = self._path(id)
         told: list[tuple[str, str]] = []
         while not self._over[id].is_set():
-            reply = await self._sites[len(told) % 2].get(f"{path}/stream")
+            reply = await self._ask("GET", f"{path}/stream")
             told += told_in(protocol, reply.text)
             if reply.status_code == 204:
                 await asyncio.sleep(0.05)
