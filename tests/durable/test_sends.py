@@ -134,8 +134,8 @@ async def test_an_interrupt_that_an_earlier_life_delivered_cancels_nothing(
         [journal] = engine.journals(worker)
         interrupt = journal.interrupt
 
-        def hear(id: str) -> None:
-            interrupt(id)
+        def hear(message_id: str) -> None:
+            interrupt(message_id)
             heard.set()
 
         journal.interrupt = hear  # type: ignore[method-assign]

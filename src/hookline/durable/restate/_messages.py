@@ -29,7 +29,7 @@ class Messages:
     def __init__(self, context: restate.WorkflowContext) -> None:
         self._context = context
         self._number = 0  # of the last message that this life knows
-        self._messages: list[tuple[UserMessage, When]] = []  # for the chat
+        self._messages: list[Sent] = []  # for the chat
         self._collected: asyncio.Future[None] | None = None
         self.next: Any = self._promise(1).value()
         """A future of the engine that is completed by the next message."""
@@ -50,7 +50,7 @@ class Messages:
             messages.append(read_sent(message_in(body.decode())[0]))
             self._number += 1
             body = await self._promise(self._number + 1).peek()
-        self._messages += [(sent.message, sent.when) for sent in messages]
+        self._messages += messages
         self._context.set(_RECEIVED, self._number)
         self.next = self._promise(self._number + 1).value()
         if self._collected is not None and not self._collected.done():
@@ -63,7 +63,7 @@ class Messages:
             self._collected = asyncio.get_running_loop().create_future()
             await self._collected
         messages, self._messages = self._messages, []
-        return messages
+        return [(sent.message, sent.when) for sent in messages]
 
     def halt(self) -> None:
         """End a call of `receive`, because this life has ended."""
