@@ -332,6 +332,7 @@ DOOR_PLANS = {
         "restate._board",
         "restate._engine",
         "restate.__init__",
+        "restate._messages",
         "restate._workflow",
         "restate._services",
         "sqlite._file",
@@ -894,7 +895,6 @@ LONG_MODULES = {
     "_conversations.store": "the protocol of a store, and the values that it takes",
     "web._protocols.ag_ui.encoder": "the frames of each change",
     "web._protocols.ai_sdk.encoder": "the frames of each change",
-    "web._protocols.outline": "the changes that follow from each event",
     "web.relay._relay": "the methods of a relay, as users see them",
     "streams": "the types of two operators are written out for mypy",
 }

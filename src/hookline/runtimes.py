@@ -1,6 +1,6 @@
 """Interfaces for authors of adapters to durable engines."""
 
-from hookline._base.input import as_message
+from hookline._base.input import find_sent, sent_into
 from hookline._record.durable import Durable
 from hookline._record.format import Batch, Line, Log, Witness, read_log
 from hookline._record.journal import Journal
@@ -31,7 +31,8 @@ __all__ = [
     "Returns",
     "Runtime",
     "Witness",
-    "as_message",
+    "find_sent",
     "key_name",
     "read_log",
+    "sent_into",
 ]

@@ -57,7 +57,7 @@ from hookline.events import (
     ToolCallFinished,
 )
 from hookline.models import PartEndChunk, ReasoningChunk, TextChunk
-from hookline.points import Compaction, Guide
+from hookline.points import Compaction, Guide, Hold
 from hookline.runtimes import KEYS, key_name
 
 # ── what the scenes are made of ─────────────────────────────────────────────────────────────
@@ -311,15 +311,32 @@ def steered(runtime, note):
     watch_all(agent, note)
     agent.add_hook("preSteer", lambda ctx: Deny("no") if ctx.message.text == "No." else None)
 
-    async def sends(ctx, proceed):
+    sends = putting(("No.", "next"), ("Hurry.", "next"), ("Thanks.", "idle"))
+    agent.add_hook("aroundChat", sends)
+    return agent, ask("1 + 2?")
+
+
+def putting(*messages):
+    """A wrapper that puts messages into the queue of each life."""
+
+    async def put(ctx, proceed):
         inbox = RUNNING[ctx.run.chat_id].progress.inbox = Inbox()
-        for text, when in (("No.", "next"), ("Hurry.", "next"), ("Thanks.", "idle")):
+        for text, when in messages:
             id = f"{ctx.run.chat_id}.{text}"
             inbox.add(SentMessage(UserMessage(id=id, parts=(Text(text),)), when))
         return await proceed()
 
-    agent.add_hook("aroundChat", sends)
-    return agent, ask("1 + 2?")
+    return put
+
+
+@scene
+def returned(runtime, note):
+    """A message that is held until the chat ends, and returned."""
+    agent = Agent(Model(note, ["Hello."]), runtime=runtime)
+    watch_all(agent, note)
+    agent.add_hook("preSteer", lambda ctx: Hold())
+    agent.add_hook("aroundChat", putting(("Later.", "idle")))
+    return agent, ask()
 
 
 @scene
@@ -815,6 +832,7 @@ def test_the_table_of_keys_is_frozen():
         "stop/{}/input",
         "{}/outcome/{}",
         "{}/end/{}",
+        "{}/returned/messages",
     ]
 
 

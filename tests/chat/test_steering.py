@@ -305,6 +305,30 @@ async def test_a_hook_at_the_end_hears_nothing_of_a_later_message() -> None:
 # ── the sender ──────────────────────────────────────────────────────────────────────────────
 
 
+async def test_a_message_that_is_sent_again_is_queued_once() -> None:
+    model = ScriptedModel("Hello.", "Done.")
+    message = UserMessage(id="mine", parts=(Text("hurry"),))
+    async with Agent(model).chat_stream("hi") as stream:
+        sent = stream.send(message, when="idle")
+        assert stream.send(message) is sent
+        async for _ in stream:
+            pass
+    assert stream.send(message) is sent
+    assert sent.status == "delivered"
+    assert [m.text for m in stream.response.messages] == ["hi", "Hello.", "hurry", "Done."]
+
+
+async def test_a_stream_ends_with_the_messages_that_came_too_late() -> None:
+    async with Agent(ScriptedModel("Hello.")).chat_stream("hi", limits=Limits(steps=1)) as stream:
+        sent = [stream.send(text, when="idle") for text in ("a", "b")]
+        events = [event async for event in stream]
+    assert [
+        (event.message.id, event.reason) for event in events if isinstance(event, MessageReturned)
+    ] == [(each.message.id, "the chat ended before the message was delivered") for each in sent]
+    assert isinstance(events[-1], ChatDone)
+    assert [each.status for each in sent] == ["returned"] * 2
+
+
 async def test_send_finds_the_chat_by_the_id_of_its_stored_conversation() -> None:
     from hookline import MemoryStore
 

@@ -24,6 +24,7 @@ from hookline.durable._client import Client
 from hookline.durable._polled.jobs import Jobs
 from hookline.durable.postgres._connection import Connections
 from hookline.durable.sqlite._file import File
+from hookline.runtimes import Journal
 
 ROOT = Path(__file__).parents[2]
 SERVERS = ROOT / "tests/durable/js/node_modules/@restatedev"
@@ -193,6 +194,12 @@ class Engine:
             if at_rest:
                 return
             await asyncio.sleep(0.01)
+
+    def journals(self, worker: Any) -> list[Journal]:
+        """The journals of the chats that a worker runs."""
+        if self.name == "restate":
+            return list(worker._lives)
+        return [life.journal for life in worker._lives.values()]
 
     def jobs(self, poll: float = 0.01, lease: float = 1.0) -> Jobs:
         """The chats of SQLite or PostgreSQL, as a worker has them."""

@@ -388,13 +388,13 @@ def main() -> int:
     parser.add_argument("--restart", action="store_true", help="kill the engine's server, too")
     parser.add_argument("--deploy", action="store_true", help="change the code with each kill")
     parser.add_argument("--addresses", action="store_true", help="Restate: one for each worker")
-    parser.add_argument("--sends", type=int, default=0, help="messages into each chat; not Restate")
+    parser.add_argument("--sends", type=int, default=0, help="messages into each chat")
+    parser.add_argument("--web", action="store_true", help="with --sends, over the web")
     parser.add_argument("--kills", type=int, default=50, help="with --sends, how many at least")
     parser.add_argument("--relay", action="store_true", help="compare what was shown, too")
     options = parser.parse_args()
-    if options.sends:
-        options.engine = options.engine or ["sqlite", "postgres"]
-    if options.relay and not options.store:
+    options.relay |= options.web
+    if options.relay and not (options.store or options.sends):
         parser.error("--relay needs --store: it shows chats of stored conversations")
     good = True
     if unknown := set(options.engine) - set(NAMES):

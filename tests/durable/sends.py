@@ -3,6 +3,8 @@
 `scripts/dev/durable-kills --sends 5 --chats 200` sends five messages into each chat from this
 process while its workers are shot. Each message must be in the history, in the store, in the
 stream, in the trace of the hooks and in the record once and in order, or be returned to its sender.
+With `--web` the messages go over three web protocols to two applications, whose streams must tell
+what becomes of them.
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ import random
 import sys
 import tempfile
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import redis.asyncio
 from tests.durable._engines import Engine
 from tests.durable._streams import runs_of
+from tests.durable.doors import Doors, doors
 from tests.durable.kills import Workers, answer_all, lines_of, result_of, talk_of, until_taken
 from tests.web._redis import URL as REDIS
 from tests.web._redis import clear, new_prefix
@@ -30,15 +34,23 @@ from hookline.runtimes import read_log
 from hookline.stores import SQLStore
 
 
-async def converse(client: Client, id: str, count: int, pause: float) -> list[ChatMessage]:
+async def converse(
+    client: Client, id: str, count: int, pause: float, web: Doors | None
+) -> list[ChatMessage]:
     """Start a chat and send messages into it; returns them as they were sent."""
     await asyncio.sleep(pause)
     await until_taken(client, id, talk_of(id))
+    if web is not None:
+        web.read(id)
     sent: list[ChatMessage] = []
     for number in range(count):
         await asyncio.sleep(random.uniform(0.0, 0.8))
         when: Any = random.choice(["next", "next", "idle"])
-        sent.append(await client.send(id, f"{when} {number}", when=when))
+        text = f"{when} {number}"
+        if web is None:
+            sent.append(await client.send(id, text, when=when))
+        else:
+            sent.append(await web.send(id, text, when))
     return sent
 
 
@@ -51,13 +63,17 @@ async def run(engine: Engine, options: argparse.Namespace) -> bool:
         relay = REDIS if options.relay else ""
         workers = Workers(engine, [str(trace), store, relay, prefix])
         try:
-            async with engine.client() as client, SQLStore(store) as opened:
+            async with (
+                engine.client() as client,
+                SQLStore(store) as opened,
+                doors(engine, store, prefix) if options.web else nullcontext() as web,
+            ):
                 sending = [
-                    asyncio.create_task(converse(client, id, options.sends, n * options.every))
+                    asyncio.create_task(converse(client, id, options.sends, n * options.every, web))
                     for n, id in enumerate(ids)
                 ]
                 results = [
-                    asyncio.create_task(_result(client, id, task))
+                    asyncio.create_task(_result(client, id, task, web))
                     for id, task in zip(ids, sending, strict=True)
                 ]
                 while running := [n for n, result in enumerate(results) if not result.done()]:
@@ -74,6 +90,8 @@ async def run(engine: Engine, options: argparse.Namespace) -> bool:
                 for id, sent in zip(ids, await asyncio.gather(*sending), strict=True):
                     stream = await _stream(prefix, id) if options.relay else None
                     await judge.look_at(responses[id], sent, stream)
+                    if web is not None:
+                        await judge.look_at_web(responses[id], sent, web)
         finally:
             workers.end()
             clear(prefix) if options.relay else None
@@ -83,9 +101,14 @@ async def run(engine: Engine, options: argparse.Namespace) -> bool:
     return not any(judge.wrong.values()) and workers.shots >= options.kills
 
 
-async def _result(client: Client, id: str, started: asyncio.Task[Any]) -> Response:
-    await asyncio.wait([started])
-    return await result_of(client, id)
+async def _result(
+    client: Client, id: str, sending: asyncio.Task[Any], web: Doors | None
+) -> Response:
+    await asyncio.wait([sending])
+    response = await result_of(client, id)
+    if web is not None:
+        web.end(id)
+    return response
 
 
 async def _stream(prefix: str, id: str) -> list[str]:
@@ -127,6 +150,19 @@ class Judge:
                 wrong["not streamed"] += bool(times) != (message in stream)
         self._order(response.messages, sent)
         await self._steps(id)
+
+    async def look_at_web(self, response: Response, sent: list[ChatMessage], web: Doors) -> None:
+        """Compare the history with what the streams have told a reader of the chat."""
+        told = await web.told(response.chat_id)
+        delivered = {message.id for message in response.messages}
+        for each in sent:
+            id = each.message.id
+            self.wrong["not told"] += id in delivered and (id, "delivered") not in told
+            self.wrong["told otherwise"] += id in delivered and (id, "returned") in told
+            self.wrong["told otherwise"] += id not in delivered and (id, "delivered") in told
+            if each.status == "queued" and id not in delivered:
+                self.counts["returned in the stream"] += (id, "returned") in told
+                self.wrong["not refused again"] += not await web.is_refused(response.chat_id, each)
 
     def _order(self, messages: tuple[Message, ...], sent: list[ChatMessage]) -> None:
         places = {message.id: place for place, message in enumerate(messages)}

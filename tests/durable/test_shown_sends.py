@@ -17,12 +17,12 @@ from tests.web.test_site import answer_of, asked, request_of
 from tests.web.test_steering import Work, sent, texts, told
 
 from hookline import Agent, Ask, Deny, MemoryStore, tool
-from hookline.points import PreSteer
+from hookline.points import OnChatDone, PreSteer
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "restate"])
 def engine(request: pytest.FixtureRequest, _places: Any) -> Engine:
     return engine_at(_places, request.param)
 
@@ -95,6 +95,33 @@ async def test_a_message_of_a_browser_is_in_the_next_request_of_the_durable_chat
         )
 
 
+@EACH
+async def test_a_message_that_comes_when_a_durable_chat_ends_is_returned_in_its_stream(
+    engine: Engine, protocol: str, prefix: str
+) -> None:
+    agent = working(Work(), 0)
+    path = f"/{protocol}/c1/messages"
+    replies: list[httpx.Response] = []
+    async with (
+        engine.worker(agent, relay=relay_of(prefix)),
+        browser(engine, agent, prefix) as http,
+    ):
+
+        @agent.hook("onChatDone")
+        async def late(ctx: OnChatDone) -> None:
+            replies.append(await http.post(path, json=sent(protocol, "late", "my-id")))
+
+        data = (await http.post(f"/{protocol}", json=request_of(protocol, "hi"))).content
+        [reply] = replies
+        assert reply.status_code == 202
+        assert told(protocol, data) == [(reply.json()["id"], "returned")]
+        again = await http.post(path, json=sent(protocol, "late", "my-id"))
+        assert again.status_code == 409
+        after = await http.post(path, json=sent(protocol, "after", "another-id"))
+        assert after.status_code == 409
+        assert texts(await stored(agent)) == ["hi"]
+
+
 async def test_a_chat_that_waits_for_an_approval_takes_a_message_of_a_browser(
     engine: Engine, prefix: str
 ) -> None:
@@ -118,6 +145,23 @@ async def test_a_chat_that_waits_for_an_approval_takes_a_message_of_a_browser(
         id = reply.json()["id"]
         assert told("native", answer.content) == [(id, "queued"), (id, "delivered")]
         assert texts(await stored(agent))[-1] == "And tell me."
+
+
+async def test_a_message_of_a_browser_that_interrupts_cancels_a_running_tool(
+    engine: Engine, prefix: str
+) -> None:
+    work = Work()
+    agent = working(work, 1)
+    async with (
+        engine.worker(agent, relay=relay_of(prefix)),
+        browser(engine, agent, prefix) as http,
+    ):
+        first = asyncio.create_task(http.post("/native", json=request_of("native", "hi")))
+        await work.runs(1)
+        body = sent("native", "Stop that.", when="interrupt")
+        assert (await http.post("/native/c1/messages", json=body)).status_code == 202
+        await first
+        assert texts(await stored(agent)) == ["hi", "Stop that."]
 
 
 async def test_a_message_too_many_for_a_durable_chat_is_refused_with_the_reason(
@@ -165,8 +209,8 @@ async def test_each_of_many_messages_is_delivered_once_in_order_or_returned(
         if ends and rng.random() < 0.3:
             ends -= 1
             for worker in (one, two):
-                for life in worker._lives.values():
-                    life.journal.halt()
+                for journal in engine.journals(worker):
+                    journal.halt()
 
     agent.add_hook("preSteer", end)
     agent.add_hook("onStep", end)

@@ -318,11 +318,38 @@ async def test_a_message_that_an_answer_has_not_taken_is_given_back(browser: Any
         await page.say("Look.")
         await page.page.locator(".badge", has_text="running").wait_for()
         await page.say("Be brief.")
+        await page.say("And kind.")
         await page.sees("Queued: Be brief.")
+        await page.sees("Queued: And kind.")
         await page.page.fill("#say", "Else.")
         await page.page.click("#stop")
-        await page.sees("Not delivered: the answer did not take the message.")
-        assert await page.page.input_value("#say") == "Be brief.\nElse."
+        await page.sees("Not delivered: the chat ended before the message was delivered")
+        assert await page.page.input_value("#say") == "Be brief.\nAnd kind.\nElse."
+        assert not await page.page.locator("#queued").is_visible()
+        page.assert_clean()
+
+
+async def test_a_message_that_a_hook_refuses_is_given_back_with_the_reason(browser: Any) -> None:
+    gate = asyncio.Event()
+
+    async def work() -> str:
+        """Works."""
+        await gate.wait()
+        return "done"
+
+    agent = Agent(ScriptedModel(call("work"), "Here it is."), tools=[work])
+    agent.add_hook("preSteer", lambda ctx: Deny("no shouting"))
+    async with serving(agent) as (_, url):
+        page = await page_of(browser, url)
+        await page.open()
+        await page.say("Look.")
+        await page.page.locator(".badge", has_text="running").wait_for()
+        await page.say("FASTER")
+        await page.sees("Queued: FASTER")
+        gate.set()
+        await page.sees("Here it is.")
+        await page.sees("Not delivered: no shouting")
+        assert await page.page.input_value("#say") == "FASTER"
         assert not await page.page.locator("#queued").is_visible()
         await page.assert_sound()
 

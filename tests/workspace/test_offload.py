@@ -7,7 +7,7 @@ import pytest
 from hookline import Agent, tool
 from hookline.errors import UsageError
 from hookline.testing import ScriptedModel, call
-from hookline.workspace import Workspace
+from hookline.workspace import Workspace, Workspaces
 
 ROWS = [{"id": n, "name": f"name {n}"} for n in range(2000)]
 
@@ -72,9 +72,31 @@ async def test_only_the_tools_that_are_named_are_offloaded(folder, base):
     assert "output:" in cut.text
 
 
+async def test_each_tenant_pages_its_own_results_and_no_others(base):
+    workspaces = Workspaces(base / "all", key=lambda run: run.deps, mode="read")
+    handles = []
+
+    def page(request):
+        handles.append(handle_in(request))
+        return call("read", path=handles[-1], offset=7999, limit=1)
+
+    def page_of_ann(request):
+        return call("read", path=handles[0])
+
+    turns = (call("rows"), page, "ok", call("rows"), page, page_of_ann, "ok")
+    async with Agent(ScriptedModel(*turns), tools=[rows], plugins=[workspaces]) as agent:
+        await agent.use(workspaces.offload(1000))
+        ann, bob = [await agent.chat("go", deps=name) for name in ("ann", "bob")]
+    assert all(len(response.tool_results[0].text) < 1200 for response in (ann, bob))
+    assert ['"id": 1999,' in response.tool_results[1].text for response in (ann, bob)] == [True] * 2
+    assert "is no longer kept" in bob.tool_results[2].text
+
+
 def test_a_workspace_whose_model_cannot_read_a_handle_cannot_offload(folder, base):
     workspace = Workspace(folder, state=base / "state", tools=["list"])
     with pytest.raises(UsageError, match="add 'read' to tools="):
         workspace.offload()
+    with pytest.raises(UsageError, match="add 'read' to tools="):
+        Workspaces(base / "all", tools=["list"]).offload()
     with pytest.raises(UsageError, match="over=0"):
         Workspace(folder, state=base / "state").offload(0)

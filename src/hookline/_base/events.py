@@ -150,7 +150,7 @@ class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requeste
 
 class MessageQueued(Event, frozen=True, kw_only=True, tag="message_queued"):
     """A message was sent into the running chat. A MessageAdded with its id follows if it is
-    committed, or a MessageReturned if a hook refuses it."""
+    committed, or a MessageReturned if it is not."""
 
     message: UserMessage
     """The message as it was sent."""
@@ -159,12 +159,12 @@ class MessageQueued(Event, frozen=True, kw_only=True, tag="message_queued"):
 
 
 class MessageReturned(Event, frozen=True, kw_only=True, tag="message_returned"):
-    """A hook has refused a message that was sent into the running chat; it is in no history."""
+    """A message that was sent into the running chat was not delivered; it is in no history."""
 
     message: UserMessage
     """The message as it was sent."""
     reason: str
-    """Why it was refused."""
+    """Why it was not delivered: a hook has refused it, or the chat has ended."""
 
 
 class MessageAdded(Event, frozen=True, kw_only=True, tag="message_added"):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from typing import Any, TypeAlias, TypeVar, cast
 
 from hookline._base.errors import UsageError
 from hookline._base.json import clean_data, clean_text
-from hookline._base.messages import Data, File, Image, Text, UserMessage, UserPart
+from hookline._base.messages import Data, File, Image, Message, Text, UserMessage, UserPart
 
 Input: TypeAlias = str | UserMessage | Sequence[UserPart]
 """The user's message: a text, a UserMessage, or a list of its parts."""
@@ -28,6 +30,23 @@ def as_message(input: Any) -> UserMessage:
             "input=None to continue from the history"
         )
     return message
+
+
+def sent_into(chat_id: str, input: Any) -> UserMessage:
+    """Convert a message that is sent into a chat. Its id there follows from the id that it has."""
+    message = as_message(input)
+    key = _key(message.id) if message.id else os.urandom(10).hex()
+    return message.replace(id=f"{chat_id}.{key}")
+
+
+def find_sent(messages: Iterable[Message], id: str) -> str | None:
+    """Return the id under which a message with this id was sent into one of the chats, or None."""
+    end = f".{_key(id)}"
+    return next((message.id for message in messages if id and message.id.endswith(end)), None)
+
+
+def _key(id: str) -> str:
+    return blake2b(id.encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
 
 
 def says_nothing(parts: Iterable[object]) -> bool:

@@ -1,9 +1,9 @@
 """The end of a chat: its response so far, and the work left once the outcome is decided.
 
 The ending is a queue of acts. The first act closes the broken step. Then each observer of the
-outcome is called, then each observer at onChatEnd. The acts are taken one at a time, so that a
-second task can go on if the first task was cut off. No act raises. An exception in onChatDone is
-kept for the caller.
+outcome is called, then each observer at onChatEnd. The last act returns the messages that came too
+late. The acts are taken one at a time, so that a second task can go on if the first task was cut
+off. No act raises. An exception in onChatDone is kept for the caller.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from hookline._chat.batch import ToolBatch, open_batch
 from hookline._chat.commit import announce_late, commit
 from hookline._chat.shown import take_back
 from hookline._chat.state import Act, Chat, Ending
+from hookline._chat.steering import return_input
 from hookline._hooks.call_rules import notify
 from hookline._hooks.one_hook import fault
 from hookline._hooks.points import OnChatAbort, OnChatDone, OnChatEnd, OnChatError
 from hookline._hooks.registration import Hook
-from hookline._record.runtime import END_CHAT, FINAL_MESSAGE, NOTHING, OUTCOME, Key
+from hookline._record.runtime import END_CHAT, FINAL_MESSAGE, LOCAL, NOTHING, OUTCOME, Key
 
 
 def respond(chat: Chat, stop_reason: str | None, text: str | None = None) -> Response:
@@ -59,6 +60,8 @@ def end(chat: Chat) -> Ending:
         ending.append(partial(_observe, chat, hook, (OUTCOME, chat.outcome, place)))
     for place, hook in enumerate(view.onChatEnd):
         ending.append(partial(_observe, chat, hook, (END_CHAT, chat.outcome, place)))
+    if chat.runtime is not LOCAL or chat.progress.inbox is not None:
+        ending.append(partial(return_input, chat))
     return ending
 
 

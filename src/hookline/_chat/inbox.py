@@ -68,11 +68,13 @@ class SentMessage:
 class Inbox:
     """The queued messages of one chat, in the order in which they were sent."""
 
-    __slots__ = ("_decided", "_queued")
+    __slots__ = ("_known", "_queued")
 
     def __init__(self) -> None:
         self._queued: list[SentMessage] = []
-        self._decided: set[str] = set()  # ids; a later life of a durable chat gets them again
+        # By id: a sender may send a message again, and a later life of a durable chat gets all
+        # again. None is a message that an earlier life has decided.
+        self._known: dict[str, SentMessage | None] = {}
 
     @property
     def full(self) -> bool:
@@ -80,9 +82,18 @@ class Inbox:
         return len(self._queued) >= MAX_QUEUED
 
     def add(self, entry: SentMessage) -> None:
-        """Queue a message."""
-        if entry.message.id not in self._decided:
+        """Queue a message, unless it is known."""
+        if not self.knows(entry.message.id):
+            self._known[entry.message.id] = entry
             self._queued.append(entry)
+
+    def knows(self, id: str) -> bool:
+        """Whether the message with this id is queued or decided."""
+        return id in self._known
+
+    def find(self, id: str) -> SentMessage | None:
+        """The message with this id, if it was sent before."""
+        return self._known.get(id)
 
     def due(self, *, idle: bool) -> tuple[SentMessage, ...]:
         """The messages to commit before the next request; at an idle end, all messages."""
@@ -90,12 +101,10 @@ class Inbox:
 
     def decide(self, id: str, status: SentStatus, reason: str | None = None) -> None:
         """Take the message with this id out of the queue, if it is in it."""
-        self._decided.add(id)
-        for entry in self._queued:
-            if entry.message.id == id:
-                self._queued.remove(entry)
-                entry.decide(status, reason)
-                return
+        entry = self._known.setdefault(id, None)
+        if entry in self._queued:
+            self._queued.remove(entry)
+            entry.decide(status, reason)
 
     def close(self, written_ids: Collection[str], *, halted: bool) -> None:
         """Decide all messages, since the chat is over."""

@@ -402,6 +402,12 @@ class Chat:
         if self.supervisor is not None:
             self.supervisor.interrupt()
 
+    def interrupt_tools(self, message_id: str) -> None:
+        """Cancel the running tools that an Interrupt may cancel, unless its message is known."""
+        inbox = self.progress.inbox
+        if self.making.batch is not None and (inbox is None or not inbox.knows(message_id)):
+            self.making.batch.interrupt()
+
     @property
     def cancelled(self) -> bool:
         """Whether the chat's task is being cancelled."""

@@ -4,8 +4,8 @@ Theory of operation. `send` queues a message from any task and never waits. The 
 out between two steps, in `take_input`: a "next" message before the next request, all messages when
 the chat would end. What it takes is a recorded step. Each message passes preSteer, and is then
 written like every other message, through preMessage and onMessage. A message is in no second chat:
-it stays in this queue until it is in the history, and what is left at the end goes back to its
-sender.
+it stays in this queue until it is in the history, and `return_input` returns what is left at the
+end to its sender.
 
 Clients of a durable chat send from other processes. Their messages are rows of the engine, which
 the chat reads at the same two places. A later life reads all of them again: the recorded steps tell
@@ -18,18 +18,18 @@ from typing import Any, Final
 
 from hookline._base.errors import StreamStateError, UsageError
 from hookline._base.events import MessageQueued, MessageReturned
-from hookline._base.input import as_message, without_surrogates
+from hookline._base.input import sent_into, without_surrogates
 from hookline._base.messages import Data, UserMessage
 from hookline._base.returns import Deny, Hold, When
 from hookline._chat.channel import HIGH_WATER
 from hookline._chat.commit import commit
-from hookline._chat.inbox import MAX_QUEUED, TOO_LATE, Inbox, Interrupt, SentMessage, SentStatus
+from hookline._chat.inbox import MAX_QUEUED, TOO_LATE, Inbox, Interrupt, SentMessage
 from hookline._chat.life import Phase
 from hookline._chat.state import RUNNING, Chat
 from hookline._conversations.conversation import Conversation
 from hookline._hooks.call_rules import intercept
 from hookline._hooks.points import PreSteer
-from hookline._record.runtime import IDLE_INPUT, INPUT, LOCAL, Json, Key
+from hookline._record.runtime import IDLE_INPUT, INPUT, LOCAL, RETURNED, Json, Key
 
 
 class Steered(Data, frozen=True, kw_only=True):
@@ -43,9 +43,16 @@ _STEERED: Final[Json[list[Steered]]] = Json(list[Steered])
 
 
 def send(chat: Chat, message: Any, when: When) -> SentMessage:
-    """Queue a message for this chat. It is returned at once if the chat takes no more messages."""
+    """Queue a message for this chat. It is returned at once if the chat takes no more messages.
+
+    A message with an id is queued once: sent again, it is the message that was sent before.
+    """
     sent = new_message(chat.chat_id, message, when)
     _check_loop(chat)
+    if chat.progress.inbox is not None:
+        known = chat.progress.inbox.find(sent.message.id)
+        if known is not None:
+            return known
     if chat.life.phase > Phase.RUNNING:
         sent.decide("returned", TOO_LATE)
         return sent
@@ -53,9 +60,9 @@ def send(chat: Chat, message: Any, when: When) -> SentMessage:
     if inbox.full:
         sent.decide("returned", f"{MAX_QUEUED} messages wait already")
         return sent
+    if isinstance(message, Interrupt):
+        chat.interrupt_tools(sent.message.id)
     inbox.add(sent)
-    if isinstance(message, Interrupt) and chat.making.batch is not None:
-        chat.making.batch.interrupt()
     # The sender may be the reader, so it never waits for room: without room, the chat publishes it.
     if chat.life.phase is Phase.RUNNING and len(chat.channel.items) <= HIGH_WATER:
         sent.announced = True
@@ -81,7 +88,7 @@ def new_message(chat_id: str, message: Any, when: When) -> SentMessage:
         if when != "next":
             raise UsageError(f"when={when!r} contradicts an Interrupt; leave when= out")
         message = message.message
-    return SentMessage(as_message(message).replace(id=f"{chat_id}.{LOCAL.new_id()}"), when)
+    return SentMessage(sent_into(chat_id, message), when)
 
 
 def _check_loop(chat: Chat) -> None:
@@ -122,27 +129,50 @@ async def take_input(chat: Chat, step: int, *, idle: bool) -> bool:
     if chat.last.finish_reason == "pause":  # the provider goes on with its own answer
         return False
     key: Key = (IDLE_INPUT if idle else INPUT, step)
-    if chat.runtime is not LOCAL and not chat.runtime.has_passed(key):
-        for message, when in await chat.runtime.messages():
-            _inbox(chat).add(SentMessage(message, when))
-        chat.check()
-    due = () if chat.progress.inbox is None else chat.progress.inbox.due(idle=idle)
+    due = await _due(chat, key, idle=idle)
+    chat.check()
     if not chat.asks(due, *key):
         return False
     steered = await chat.runtime.step(key, _steer, _STEERED, chat, due)
     chat.check()
     accepted = False
     for decision in steered:
-        message, refused = decision.message, decision.refused
-        if refused is None:
+        if decision.refused is None:
             accepted = True
-            await commit(chat, message)
+            await commit(chat, decision.message)
+            _inbox(chat).decide(decision.message.id, "delivered")
         else:
-            await chat.room()
-            chat.put(MessageReturned(chat_id=chat.chat_id, message=message, reason=refused))
-        status: SentStatus = "delivered" if refused is None else "returned"
-        _inbox(chat).decide(message.id, status, refused)
+            await _return(chat, decision)
     return accepted
+
+
+async def return_input(chat: Chat) -> None:
+    """Return the messages that are still queued, because the chat ends."""
+    key: Key = (RETURNED, chat.outcome)
+    due = await _due(chat, key, idle=True)
+    if chat.asks(due, *key):
+        for decision in await chat.runtime.step(key, _refuse, _STEERED, due):
+            await _return(chat, decision)
+
+
+async def _due(chat: Chat, key: Key, *, idle: bool) -> tuple[SentMessage, ...]:
+    """The messages to decide in this step; clients of a durable chat may have sent more."""
+    if chat.runtime is not LOCAL and not chat.runtime.has_passed(key):
+        for message, when in await chat.runtime.messages():
+            _inbox(chat).add(SentMessage(message, when))
+    return () if chat.progress.inbox is None else chat.progress.inbox.due(idle=idle)
+
+
+async def _refuse(due: tuple[SentMessage, ...]) -> list[Steered]:
+    return [Steered(message=sent.message, refused=TOO_LATE) for sent in due]
+
+
+async def _return(chat: Chat, decision: Steered) -> None:
+    """Tell the reader and the sender that a message was not delivered."""
+    message, reason = decision.message, decision.refused or ""
+    await chat.room()
+    chat.put(MessageReturned(chat_id=chat.chat_id, message=message, reason=reason))
+    _inbox(chat).decide(message.id, "returned", reason)
 
 
 async def _steer(chat: Chat, due: tuple[SentMessage, ...]) -> list[Steered]:

@@ -187,6 +187,11 @@ class Journal:
             self._abort_in_its_place()
         self._aborting.set_result(None)
 
+    def interrupt(self, message_id: str) -> None:
+        """Cancel the running tools that an Interrupt may cancel, for a message with this id."""
+        if self.chat is not None and not self.halted:
+            self.chat.interrupt_tools(message_id)
+
     def drain(self) -> None:
         """Begin no new steps, and end this life once no step runs, unless the chat ends first."""
         self._draining = True

@@ -53,11 +53,13 @@ PRE_STOP: Final = "stop/{}"  # preStop
 IDLE_INPUT: Final = "stop/{}/input"  # preSteer, when the chat would end before this step
 OUTCOME: Final = "{}/outcome/{}"  # onChatDone, onChatAbort, onChatError, one each
 END_CHAT: Final = "{}/end/{}"  # onChatEnd, one each
+RETURNED: Final = "{}/returned/messages"  # the messages that came too late
 
 KEYS: Final = (
     ID, START, PRE_CHAT, MESSAGE, FINAL_MESSAGE, INPUT, REQUEST, MODEL, RESPONSE,
     CALL, ON_REQUEST, ANSWER, ON_ANSWER, RUN, CHILD_ANSWER, CHILD_RUN, RESULT,
     PENDING, STEP, OUTPUT, SAY, PRE_STOP, IDLE_INPUT, OUTCOME, END_CHAT,
+    RETURNED,
 )  # fmt: skip
 """The templates of all keys, in the order of a chat. They are stored data, so none may change."""
 HOOK_KEYS: Final = frozenset({
@@ -179,6 +181,10 @@ class Journaled(Protocol):
         Record the abort before you carry it out. On replay, first return all step results that were
         recorded before the abort, and then abort again.
         """
+        ...
+
+    def interrupt_tools(self, message_id: str) -> None:
+        """Cancel the running tools that an Interrupt may cancel, unless its message is known."""
         ...
 
     def halt(self) -> None:

@@ -7,7 +7,6 @@ import os
 import re
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from hashlib import blake2b
 from typing import Any, Final, Literal, Protocol, TypeVar, overload
 
 import msgspec
@@ -37,8 +36,9 @@ from hookline.durable._status import (
 from hookline.durable._timeline import TOO_LATE, ChatMessage, Event, sent_messages, timeline
 from hookline.durable._trace import current_trace
 from hookline.errors import ApprovalError, RemoteChatError, UsageError
+from hookline.events import Interrupt
 from hookline.points import as_tuple
-from hookline.runtimes import as_message
+from hookline.runtimes import sent_into
 
 T = TypeVar("T")
 MAX_QUEUED: Final = 64
@@ -173,28 +173,32 @@ class Client:
             )
 
     async def send(
-        self, chat_id: str, message: str | UserMessage, *, when: When = "next"
+        self, chat_id: str, message: str | UserMessage | Interrupt, *, when: When = "next"
     ) -> ChatMessage:
         """Send a message into a chat, from any process.
 
         With `when="next"`, the chat commits it after the tools of the running step; with "idle",
-        when it would end. A chat that waits for an approval gets it once it continues. Look at
-        `sent` for what has become of it. A message with an `id` is queued once: if it is sent
-        again, the result is what has become of it. While 64 messages wait, a message is returned.
-        Raises UsageError for an empty message or an unknown chat.
+        when it would end. A chat that waits for an approval gets it once it continues. An
+        `Interrupt` first cancels the running tools that are `idempotent`, as soon as the worker
+        hears of it. Look at `sent` for what has become of it. A message with an `id` is queued
+        once: if it is sent again, the result is what has become of it. While 64 messages wait, a
+        message is returned. Raises UsageError for an empty message or an unknown chat.
         """
         if when not in ("next", "idle"):
             raise UsageError(f"when={when!r} must be 'next' or 'idle'")
-        given = as_message(message)
-        key = blake2b(given.id.encode(), digest_size=10).digest() if given.id else os.urandom(10)
-        id = f"{_check_id(chat_id)}.{key.hex()}"
-        sent = Sent(message=given.replace(id=id), when=when)
+        interrupts = isinstance(message, Interrupt)
+        if interrupts and when != "next":
+            raise UsageError(f"when={when!r} contradicts an Interrupt; leave when= out")
+        input = message.message if isinstance(message, Interrupt) else message
+        message = sent_into(_check_id(chat_id), input)
+        sent = Sent(message=message, when=when, interrupts=interrupts)
+        id = sent.message.id
         try:
             body = msgspec.json.encode(sent).decode()
         except (TypeError, ValueError) as exc:
             raise UsageError(f"message={message!r} must be JSON: {exc}; pass JSON data") from exc
         most = MAX_QUEUED
-        sending = await self._board.send(chat_id, id, body, most)
+        sending = await self._board.send(chat_id, id, body, most, interrupts)
         while sending in ("repeated", "full"):
             messages = await self.sent(chat_id)
             if sending == "repeated":
@@ -203,7 +207,7 @@ class Client:
             if decided + MAX_QUEUED == most:
                 break
             most = decided + MAX_QUEUED
-            sending = await self._board.send(chat_id, id, body, most)
+            sending = await self._board.send(chat_id, id, body, most, interrupts)
         reasons = {"over": TOO_LATE, "full": f"{MAX_QUEUED} messages wait already"}
         return ChatMessage(
             message=sent.message,

@@ -93,11 +93,13 @@ def check_agent(agent: Agent[Any], relay: Relay | None) -> None:
         )
 
 
-class Sent(msgspec.Struct, frozen=True, kw_only=True):
+class Sent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A message that a client has sent into a chat, as an engine stores it."""
 
     message: UserMessage
     when: When
+    interrupts: bool = False
+    """Whether it cancels running tools first."""
 
 
 _sent: Final = msgspec.json.Decoder(Sent)

@@ -121,10 +121,13 @@ class Operated(Protocol):
         """Return all that is known about a job. Raises UsageError for an unknown job."""
         ...
 
-    async def send(self, id: str, message: str, body: str, most: int, /) -> Sending:
+    async def send(
+        self, id: str, message: str, body: str, most: int, interrupts: bool, /
+    ) -> Sending:
         """Queue a message for a job, unless the job is over or has `most` messages.
 
-        `message` is the id of the message. Raises UsageError for an unknown job.
+        `message` is the id of the message. A worker hears at once of one that
+        `interrupts`. Raises UsageError for an unknown job.
         """
         ...
 

@@ -154,7 +154,7 @@ def sent_messages(record: Record) -> tuple[ChatMessage, ...]:
             continue
         if parts[0] == "message":
             written.add(msgspec.json.decode(line.value)["id"])
-        elif parts[-1] == "input":
+        elif parts[-1] == "input" or parts[1:2] == ["returned"]:
             steered: list[dict[str, Any]] = msgspec.json.decode(line.value)
             decisions.update({item["message"]["id"]: item.get("refused") for item in steered})
     is_over = record.outcome is not None and record.state != "quarantined"

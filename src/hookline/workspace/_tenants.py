@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from hookline import Run, Scope, Tool, define_hook
+from hookline import HookDef, Run, Scope, Tool, define_hook
 from hookline.errors import UsageError
 from hookline.points import PreToolCall, check_number
 from hookline.workspace._guard import PRIORITY
+from hookline.workspace._tools.offload import offload_hooks
 from hookline.workspace._workspace import Workspace
 
 
@@ -63,6 +64,7 @@ class Workspaces:
         self._users: dict[str, int] = {}
         self._pattern = self._workspace("pattern")  # its tools are described, and never run
         tools = [self._tool(tool) for tool in self._pattern.tools_by_name.values()]
+        self._tools = {tool.name: tool for tool in tools}
         self.hooks = (
             define_hook(
                 "preToolCall",
@@ -85,6 +87,27 @@ class Workspaces:
     def of(self, run: Run[Any]) -> Workspace:
         """Return the workspace of a run, which is opened if it is not open."""
         return self._of(_name(self._key(run)))
+
+    def offload(
+        self,
+        over: int = 10_000,
+        *,
+        tools: Iterable[str] | None = None,
+        inherit: bool = False,
+        required: bool = False,
+    ) -> tuple[HookDef, ...]:
+        """Put tool results of more than `over` characters aside, each in the run's workspace.
+
+        The options are those of `Workspace.offload`.
+        """
+
+        async def cut(run: Run[Any], text: str) -> str:
+            async with self._use(run) as workspace:
+                return await workspace.cut(text, over)
+
+        return offload_hooks(
+            cut, over, own=self._tools, tools=tools, inherit=inherit, required=required
+        )
 
     async def aclose(self) -> None:
         """Close all workspaces."""

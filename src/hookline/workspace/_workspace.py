@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import tempfile
@@ -180,15 +181,14 @@ class Workspace:
         The tools of the workspace bound their own results. With `tools`, only results of these
         tools are put aside. Raises UsageError if `read` is not among the workspace's tools.
         """
-        if "read" not in self.tools_by_name:
-            raise UsageError(
-                f"offload() needs the tool 'read', and this workspace has "
-                f"{list(self.tools_by_name)!r}; add 'read' to tools="
-            )
+
+        async def cut(run: Run[Any], text: str) -> str:
+            return await self.cut(text, over)
+
         return offload_hooks(
-            self._outputs,
+            cut,
             over,
-            bounded=tuple(self.tools_by_name.values()),
+            own=self.tools_by_name,
             tools=tools,
             inherit=inherit,
             required=required,
@@ -210,6 +210,10 @@ class Workspace:
     async def decide(self, ctx: PreToolCall[Any]) -> Any:
         """Return what the guard says about a call; for `Workspaces`."""
         return await self._guard.decide(ctx)
+
+    async def cut(self, text: str, over: int) -> str:
+        """Put a text of more than `over` characters aside; return its ends and its handle."""
+        return await asyncio.to_thread(self._outputs.cut, text, over)
 
     def context(self, run: Run[Any]) -> str:
         """Return the text for the model about the workspace."""

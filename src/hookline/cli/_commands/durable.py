@@ -28,6 +28,7 @@ from hookline.durable import (
     client,
 )
 from hookline.errors import UsageError
+from hookline.events import Interrupt
 
 State = Literal["queued", "running", "waiting", "done", "aborted", "failed", "quarantined"]
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -180,14 +181,23 @@ def send(
     /,
     *,
     when: Annotated[
-        Literal["next", "idle"],
-        Parameter(help="next: before the next request; idle: when the chat would end."),
+        Literal["next", "idle", "interrupt"],
+        Parameter(
+            help="next: before the next request; idle: when the chat would end; interrupt: cancel "
+            "the running tools that are idempotent first."
+        ),
     ] = "next",
     queue: Queue = None,
     admin: Admin = None,
 ) -> int:
     """Send a message into a chat. Exits with 1 if it is not delivered and will not be."""
-    message: ChatMessage = _run(url, queue, admin, lambda jobs: jobs.send(id, text, when=when))
+
+    async def work(jobs: Client) -> ChatMessage:
+        if when == "interrupt":
+            return await jobs.send(id, Interrupt(text))
+        return await jobs.send(id, text, when=when)
+
+    message: ChatMessage = _run(url, queue, admin, work)
     if message.status == "returned":
         Screen().fault(f"not delivered to chat {strict(id)}: {strict(str(message.reason))}")
         return 1

@@ -212,20 +212,21 @@ class Board:
         done: bool = await self._at(id, work)
         return done
 
-    async def send(self, id: str, message: str, body: str, most: int) -> Sending:
+    async def send(self, id: str, message: str, body: str, most: int, interrupts: bool) -> Sending:
         """Queue a message for a job, unless the job is over or has `most` messages.
 
-        `message` is the id of the message. Raises UsageError if there is no job with this id.
+        `message` is the id of the message. A worker hears at once of one that
+        `interrupts`. Raises UsageError if there is no job with this id.
         """
 
         def work() -> Generator[Statement, list[Row], Sending]:
             yield from self._outcome_of(id)
             # The job first: nobody else gets the same number, and the job does not end meanwhile.
             sql = (
-                "UPDATE hookline_job SET answers = answers WHERE queue = $1 AND id = $2 "
+                "UPDATE hookline_job SET answers = answers + $3 WHERE queue = $1 AND id = $2 "
                 "AND (outcome IS NULL OR state = 'quarantined') RETURNING id"
             )
-            takes_more = yield Statement(sql, (self.queue, id))
+            takes_more = yield Statement(sql, (self.queue, id, int(interrupts)))
             sql = (
                 "SELECT count(*), count(CASE WHEN message = $3 THEN 1 END) "
                 "FROM hookline_job_message WHERE queue = $1 AND id = $2"

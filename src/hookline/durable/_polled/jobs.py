@@ -60,8 +60,8 @@ class Signs(NamedTuple):
 
     abort: str | None
     answers: dict[str, str]
-    drained: bool = False
-    """Whether an operator drains the queue."""
+    news: bool = False  # an answer, or a message that interrupts
+    drained: bool = False  # by an operator
 
 
 class Jobs(Board):
@@ -189,7 +189,7 @@ class Jobs(Board):
                 answers.setdefault(id, {})[request] = answer
         self._answers.update({owner: count for _, owner, _, count, _ in rows})
         return {
-            owner: Signs(abort, answers.get(id, {}), bool(drained))
+            owner: Signs(abort, answers.get(id, {}), id in news, bool(drained))
             for id, owner, abort, _, drained in rows
         }
 

@@ -16,6 +16,7 @@ from hookline.durable._job import (
     Decision,
     MakeDeps,
     Relay,
+    Sent,
     When,
     encode_decision,
     encode_outcome,
@@ -53,7 +54,8 @@ class Log:
         self._count = len(claim.batches)
         self._poll = poll
         self._progress = Progress() if claim.strikes else None
-        self._received = 0  # the number of the last message that this life has received
+        self._received = 0  # the number of the last message that this life has read
+        self._messages: list[Sent] = []  # for the chat
         self.waiting: dict[str, _Question] = {}
         self.unstored: set[str] = set()  # those among them that nobody can answer yet
 
@@ -88,6 +90,12 @@ class Log:
 
         They wait for the next call while the engine is unreachable.
         """
+        await self.read_messages()
+        messages, self._messages = self._messages, []
+        return [(sent.message, sent.when) for sent in messages]
+
+    async def read_messages(self) -> list[Sent]:
+        """Read the new messages, for the next call of `receive`."""
         try:
             rows = await self.jobs.messages(self.id, self._received)
         except StoreError:
@@ -95,7 +103,8 @@ class Log:
         if rows:
             self._received = rows[-1][0]
         sent = [read_sent(row[1]) for row in rows]
-        return [(message.message, message.when) for message in sent]
+        self._messages += sent
+        return sent
 
     async def answer(self, request: ApprovalRequest) -> Decision:
         body = msgspec.json.encode(request).decode()
@@ -196,9 +205,12 @@ class Life:
         with suppress(Halted):
             await self.journal.abort(msgspec.json.decode(reason))
 
-    def hear(self, signs: Signs) -> None:
-        """Pass on the answers that came."""
+    async def hear(self, signs: Signs) -> None:
+        """Pass on the answers that came, and the messages that interrupt."""
         self.log.hear(signs.answers)
+        for sent in await self.log.read_messages() if signs.news else ():
+            if sent.interrupts:
+                self.journal.interrupt(sent.message.id)
 
     async def put_aside(self, idle: float) -> None:
         """Put aside a chat that has only waited for `idle` seconds: it needs no worker."""

@@ -180,7 +180,7 @@ class Worker:
                 life.end()
                 await self._lose(life.log.id, owner)
                 continue
-            life.hear(signs[owner])
+            await life.hear(signs[owner])
             abort = signs[owner].abort
             if abort is not None and life.aborting is None:
                 life.aborting = self._start(life.abort(abort))

@@ -14,8 +14,14 @@ from typing import Final, NoReturn, TypeVar
 import msgspec
 
 from hookline.durable._job import Fields, fields_of
-from hookline.durable._status import ChatStatus, Counts, Query, Record, Sending, State, state_of
-from hookline.durable.restate._journal import bytes_of, input_of, lives_of, times_of
+from hookline.durable._status import ChatStatus, Counts, Query, Record, State, state_of
+from hookline.durable.restate._journal import (
+    batches_of,
+    input_of,
+    lives_of,
+    messages_of,
+    times_of,
+)
 from hookline.durable.restate._requests import Ingress, admin_of
 from hookline.errors import StoreError, UsageError
 
@@ -187,10 +193,12 @@ class Board(Ingress):
             f"WHERE id = {_quoted(chat.invocation)} ORDER BY index",
         )
         journal = [(entry.at.timestamp(), msgspec.json.decode(entry.entry)) for entry in entries]
-        batches = [(at, data) for at, entry in journal if (data := bytes_of(entry, "Run"))]
+        batches = batches_of(journal)
         at_key = f"service_name = {_quoted(self._name)} AND service_key = {_quoted(id)}"
         questions = await self._rows(
-            _Text, f"SELECT key, value_utf8 AS text FROM state WHERE {at_key} ORDER BY key"
+            _Text,
+            f"SELECT key, value_utf8 AS text FROM state WHERE {at_key} "
+            "AND key LIKE 'question/%' ORDER BY key",
         )
         promises = await self._rows(
             _Text,
@@ -229,6 +237,7 @@ class Board(Ingress):
                 )
                 for row in questions
             ],
+            messages=messages_of(promise),
         )
 
     # ── what operators do ───────────────────────────────────────────────────────────────────
@@ -282,13 +291,6 @@ class Board(Ingress):
                 total += await self.delete(chat.id)
             if len(chats) < _PAGE:
                 return total
-
-    async def send(self, id: str, message: str, body: str, most: int) -> Sending:
-        """Raise UsageError: a chat on Restate takes no messages."""
-        raise UsageError(
-            f"chat {id!r} on Restate takes no messages; start another chat in its conversation, or "
-            "use SQLite or PostgreSQL"
-        )
 
     async def drain(self) -> NoReturn:
         """Raise UsageError: Restate calls its workers by itself."""

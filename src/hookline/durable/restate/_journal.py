@@ -1,4 +1,4 @@
-"""What Restate's journal of a chat says: its input, its batches, and when something happened."""
+"""What Restate's journal of a chat says: its input, its batches, its messages, and their times."""
 
 from __future__ import annotations
 
@@ -10,6 +10,27 @@ import msgspec
 from hookline.runtimes import Batch
 
 _batch: Final = msgspec.json.Decoder(Batch)
+MARK: Final = b'"messages"'
+"""The step after which a life has collected messages; the other steps are batches."""
+
+
+def promise_of(message: int | str) -> str:
+    """The name of the promise for a message, by its number or its id."""
+    return f"message/{message}" if isinstance(message, int) else f"message-id/{message}"
+
+
+def messages_of(promises: dict[str, str | None]) -> list[tuple[str, float]]:
+    """The messages in the promises of a chat."""
+    messages: list[tuple[str, float]] = []
+    while text := promises.get(promise_of(len(messages) + 1)):
+        messages.append(message_in(text))
+    return messages
+
+
+def message_in(promise: str) -> tuple[str, float]:
+    """The message in the value of its promise, and when it was sent."""
+    at, _, body = promise.partition(" ")
+    return body, float(at)
 
 
 def input_of(entry: str | None) -> str:
@@ -25,9 +46,11 @@ def _completion(entry: Any, kind: str) -> Any:
     return notification and notification.get("Completion", {}).get(kind)
 
 
-def bytes_of(entry: Any, kind: str) -> bytes:
-    completion = _completion(entry, kind)
-    return bytes(completion["result"].get("Success", b"")) if completion else b""
+def batches_of(journal: list[tuple[float, Any]]) -> list[tuple[float, bytes]]:
+    """The batches of the chat's record, with their times."""
+    runs = [(at, _completion(entry, "Run")) for at, entry in journal]
+    steps = [(at, bytes(run["result"].get("Success", b""))) for at, run in runs if run]
+    return [(at, data) for at, data in steps if data not in (b"", MARK)]
 
 
 def times_of(journal: list[tuple[float, Any]]) -> dict[str, float]:

@@ -11,6 +11,7 @@ import msgspec
 
 from hookline.durable._extra import needed
 from hookline.durable._job import aborted_outcome, encode_outcome
+from hookline.durable._status import Sending
 from hookline.durable.restate._admin import Admin
 from hookline.errors import RemoteChatError, StoreError, UsageError
 
@@ -176,6 +177,13 @@ class Ingress:
             return None
         wrong = await self._call(f"/{self._name}-answers/{id}/answer", answers)
         return str(wrong.json()) if wrong.content else None
+
+    async def send(self, id: str, message: str, body: str, most: int, interrupts: bool) -> Sending:
+        runs = await self._runs(id)
+        letter = (message, body, most if runs else 0)
+        answer = await self._call(f"/{self._name}-answers/{id}/send", letter)
+        sending = msgspec.json.decode(answer.content, type=Sending)
+        return "over" if sending == "full" and not runs else sending
 
     async def abort(self, id: str, reason: str) -> bool:
         if not await self._runs(id):

@@ -1,7 +1,7 @@
 """The services of `hookline.durable.restate`: a workflow for each chat, and an object for answers.
 
-One handler of the object receives all answers to a chat, one at a time, and also the expiry of a
-question. The first one counts. If a client sends several answers, all of them count or none.
+The object receives all answers and messages to a chat, one at a time, and also the expiry of a
+question. The first answer counts. If a client sends several answers, all of them count or none.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from hookline.durable._job import (
 )
 from hookline.durable._polled.deaths import Toll, is_call
 from hookline.durable._trace import in_trace
+from hookline.durable.restate._messages import deliver
 from hookline.durable.restate._workflow import ABORT, WorkflowLog, answer_to, question
 from hookline.errors import JournalError
 from hookline.runtimes import Halted, Journal, read_log
@@ -107,6 +108,8 @@ def services_of(
     async def pending(context: restate.WorkflowSharedContext) -> list[str]:
         bodies: list[str] = []
         for key in sorted(await context.state_keys()):
+            if not key.startswith(question("")):
+                continue
             id = key.removeprefix(question(""))
             if await context.promise(answer_to(id), serde=_bytes).peek() is None:
                 body = await context.get(key, serde=_bytes)
@@ -122,6 +125,14 @@ def services_of(
         for id, decision in answers.items():
             await context.promise(answer_to(id), serde=_bytes).resolve(decision.encode())
         return None
+
+    @workflow.handler(name="deliver", ingress_private=True)
+    async def receive(context: restate.WorkflowSharedContext, message: list[Any]) -> str:
+        return await deliver(context, *message)
+
+    @gate.handler(name="send")
+    async def send(context: restate.ObjectContext, message: list[Any]) -> str:
+        return await context.workflow_call(receive, key=context.key(), arg=message)
 
     @gate.handler(name="answer")
     async def answer(context: restate.ObjectContext, answers: dict[str, str]) -> str | None:
@@ -175,6 +186,7 @@ async def _live(
 
     try:
         journal = await Journal.open(id, log)
+        journal.receive = log.messages.receive
         task = asyncio.ensure_future(chat(journal))
         lives.add(journal)
         try:

@@ -5,7 +5,8 @@ from the log: each batch is a step `log`. After a batch with a question come the
 workflow's state, a promise for its answer, and a delayed message for its expiry. Only `drive` talks
 to the engine. A step `log` stays open while the chat is active, so the connection is monitored.
 It ends empty after a while, as a sign of life, and when the chat only waits. Restate then suspends
-the workflow, and it takes up no memory until an answer arrives.
+the workflow, and it takes up no memory until an answer arrives. `_messages.py` describes how a
+message comes in; it does not wake a chat that only waits.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from restate.server_context import restate_context_is_replaying
 
 from hookline import ApprovalRequest
 from hookline.durable._job import Decision, read_decision
+from hookline.durable.restate._journal import MARK
+from hookline.durable.restate._messages import Messages
 from hookline.runtimes import Batch, Halted, Journal, Line
 
 _bytes: Final = BytesSerde()
@@ -70,6 +73,7 @@ class WorkflowLog:
         self._sign = sign
         self.batches: list[bytes] = []  # of earlier lives
         self._aborted: _Future | None = self._promise(ABORT)
+        self.messages = Messages(context)
         self._answers: dict[str, _Future] = {}
         self._waiters: dict[str, asyncio.Future[Decision]] = {}  # the waiters for each answer
         self._inside = 0  # calls of `answer` that have not returned
@@ -87,7 +91,9 @@ class WorkflowLog:
     async def read(self) -> list[bytes]:
         while restate_context_is_replaying.get():
             data = await self._context.run_typed("log", _nothing, _options)
-            if data:
+            if data == MARK:
+                await self.messages.collect()
+            elif data:
                 self.batches.append(data)
                 self._follow(data)
         return self.batches
@@ -146,37 +152,49 @@ class WorkflowLog:
             while lane is not None or self._out is not None or not chat.done():
                 if lane is None and not rests:
                     lane = _future(self._context.run_typed("log", self._next, _options))
-                either: list[Any] = [] if lane is None else [lane]
-                if self._aborted is not None:
-                    either.append(self._aborted)
-                either += [self._answers[id] for id in self._waiters]
-                await _completed(either, lane, chat)
+                await _completed(self._awaited(lane), lane, chat)
                 rests = not await self._hand_out(journal) and rests
                 if lane is not None and lane.is_completed():
                     data = await lane
                     lane = None
                     rests = not data and not self._open()
-                    self._wrote(data)
+                    await self._wrote(data, journal)
         except BaseException:
             self._halt(journal, chat)
             chat.add_done_callback(_retrieve)
             await asyncio.wait([chat], timeout=GRACE)
             raise
 
+    def _awaited(self, lane: _Future | None) -> list[Any]:
+        """The futures of the engine whose completion there is something to do about."""
+        futures: list[Any] = [self._answers[id] for id in self._waiters]
+        if self._aborted is not None:
+            futures.append(self._aborted)
+        if lane is not None:
+            futures.append(lane)
+            if not self.messages.waiting:
+                futures.append(self.messages.next)
+        return futures
+
     async def _next(self) -> bytes:
-        """Return the next batch; empty if there is none for a while, or none can come."""
-        while self._out is None and not self._over():
+        """Return the next batch, or MARK; empty if nothing comes for a while, or can come."""
+        while self._out is None and not self._over() and not self.messages.waiting:
             was_open = self._open()
             self._wake = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._wake], timeout=self._sign if was_open else _SETTLE_TIME)
             if not self._wake.done() and was_open == self._open():
                 break
         if self._out is None:
-            return b""
+            return MARK if self.messages.waiting and not self._over() else b""
         (data, self._batch_waiter), self._out = self._out, None
         return data
 
-    def _wrote(self, data: bytes) -> None:
+    async def _wrote(self, data: bytes, journal: Journal) -> None:
+        if data == MARK:
+            for sent in await self.messages.collect():
+                if sent.interrupts:
+                    journal.interrupt(sent.message.id)
+            return
         if data:
             self._follow(data)
         waiter, self._batch_waiter = self._batch_waiter, None
@@ -199,10 +217,13 @@ class WorkflowLog:
             self._aborted = None
             # An answer that this life does not reach is requested again in the next life.
             asyncio.ensure_future(journal.abort(reason)).add_done_callback(_retrieve)
+        if self.messages.waiting:
+            self.poke()
         return came
 
     def _halt(self, journal: Journal, chat: asyncio.Task[Any]) -> None:
         journal.halt()
+        self.messages.halt()
         if journal.chat is None:  # it makes its deps
             chat.cancel()
         out = None if self._out is None else self._out[1]

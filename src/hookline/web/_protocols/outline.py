@@ -103,7 +103,7 @@ class Outline:
         self._finished: set[str] = set()
         self._spoke = False
         self._sub_agents = SubAgents()
-        self._queued: dict[str, UserMessage] = {}  # sent into the chat and not delivered, by id
+        self._queued: set[str] = set()  # ids of messages that were sent into the chat
 
     @property
     def message_id(self) -> str:
@@ -158,10 +158,9 @@ class Outline:
             case MessageAdded():
                 self._add(event)
             case MessageQueued(message=message):
-                self._queued[message.id] = message
+                self._queued.add(message.id)
                 self._changes.append(SentChanged("queued", message))
             case MessageReturned(message=message, reason=reason):
-                self._queued.pop(message.id, None)
                 self._changes.append(SentChanged("returned", message, reason))
             case ResponseReset():
                 self._withdraw()
@@ -198,7 +197,6 @@ class Outline:
             self._lose(message.call_id)
             self._changes.append(ResultCommitted(message))
         elif isinstance(message, UserMessage) and message.id in self._queued:
-            del self._queued[message.id]
             self._changes.append(SentChanged("delivered", message))
         self._messages += 1
 
@@ -328,7 +326,5 @@ class Outline:
             for id in list(self._open):
                 self._lose(id)
         self._changes.extend(self._sub_agents.stop())
-        for message in self._queued.values():
-            self._changes.append(SentChanged("returned", message))
         self._changes.append(last)
         return self._changes

@@ -75,8 +75,8 @@ def parse_sent(protocol: Protocol, body: dict[str, Any]) -> tuple[UserMessage, W
     """Parse a message for a running answer: `{"message", "when"}`; raises Refused."""
     only(body, "The body", ("message", "when"))
     when = body.get("when", "next")
-    if when not in ("next", "idle"):
-        raise Refused(400, "when must be 'next' or 'idle'.")
+    if when not in ("next", "idle", "interrupt"):
+        raise Refused(400, "when must be 'next', 'idle' or 'interrupt'.")
     value = body.get("message")
     if protocol == "native":
         return parse_user_message(value), when

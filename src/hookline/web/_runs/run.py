@@ -18,7 +18,8 @@ import msgspec
 
 from hookline import ChatStream, Message, UserMessage
 from hookline.errors import ModelError, StreamInterruptedError, StreamStateError
-from hookline.events import ChatAborted, ChatDone, ChatEvent, ChatFailed, strict
+from hookline.events import ChatAborted, ChatDone, ChatEvent, ChatFailed, Interrupt, strict
+from hookline.runtimes import find_sent
 from hookline.web._runs.backlog import Backlog, Item
 from hookline.web._runs.header import Header, id_of_chat
 
@@ -29,9 +30,8 @@ BY_HOOK: Final = "raised by hook "
 LAST: Final = (ChatDone, ChatAborted, ChatFailed)
 FRAMES: Final = 4  # frames of a traceback in one line of the log
 CODE: Final = 100  # characters of a word that a service chose
-When: TypeAlias = Literal["next", "idle"]
-"""When a message that was sent into a run is added to the history."""
-REPEATS: Final = 1000  # ids of sent messages by which a repeated message is recognized
+When: TypeAlias = Literal["next", "idle", "interrupt"]
+"""When a message that was sent into a run is added to the history; "interrupt" is an Interrupt."""
 
 
 class Caps(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +149,6 @@ class Live:
         self._caps = caps
         self._unread = False  # there is no reader any more: further events are dropped
         self._retired = False  # the run can no longer be found
-        self._sent: dict[str, Receipt] = {}  # by the client's id of the message
         self._task: asyncio.Task[None] | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._loop = asyncio.get_running_loop()
@@ -273,25 +272,22 @@ class Live:
         return timely
 
     def send(self, message: UserMessage, when: When = "next") -> Receipt | None:
-        """Send a message into the running chat; None if the chat has not begun or has ended.
+        """Send a message into the running chat; None if the chat has not begun.
 
         The message is queued once, even if the client sends it again under the same id.
         """
-        known = self._sent.get(message.id)
-        if known is not None or self.over:
-            return known
+        earlier = find_sent(self.before, message.id)
+        if earlier is not None:  # delivered by an earlier answer
+            return Receipt(id=earlier)
         try:
-            sent = self._stream.send(message, when)
+            if when == "interrupt":
+                sent = self._stream.send(Interrupt(message))
+            else:
+                sent = self._stream.send(message, when)
         except StreamStateError:
             return None
-        if sent.status == "returned":
-            return Receipt(id=sent.message.id, refused=sent.reason)
-        receipt = Receipt(id=sent.message.id)
-        if message.id:
-            self._sent[message.id] = receipt
-            if len(self._sent) > REPEATS:
-                del self._sent[next(iter(self._sent))]
-        return receipt
+        refused = sent.reason if sent.status == "returned" else None
+        return Receipt(id=sent.message.id, refused=refused)
 
     async def answers_used(self) -> None:
         """Wait until the calls that the run's approvals let run have begun."""

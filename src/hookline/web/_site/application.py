@@ -20,6 +20,7 @@ from typing import Any
 
 from hookline import Conversation
 from hookline.errors import HooklineError
+from hookline.runtimes import find_sent
 from hookline.web._http.access import preflight
 from hookline.web._http.asgi import Headers, Receive, Scope, Send
 from hookline.web._http.messages import Reply, Request, json_reply, refusal
@@ -36,7 +37,7 @@ from hookline.web._protocols.table import (
 )
 from hookline.web._runs.header import Header
 from hookline.web._runs.registry import closing
-from hookline.web._runs.run import Live
+from hookline.web._runs.run import Live, Receipt
 from hookline.web._site.answers.answer import Answer, Answers
 from hookline.web._site.answers.presence import Presence
 from hookline.web._site.answers.remote import follow
@@ -195,8 +196,12 @@ class Site:
         if receipt is None and self._config.durable is not None:
             conversation = await self._index.open(principal, id)
             receipt = await self._config.durable.send(conversation, principal, message, when)
-        elif receipt is None and self._config.relay is not None:
-            receipt = await self._config.relay.send(key, principal, message, when)
+        elif receipt is None:
+            earlier = find_sent((await self._read(principal, id)).messages, message.id)
+            if earlier is not None:
+                receipt = Receipt(id=earlier)
+            elif self._config.relay is not None:
+                receipt = await self._config.relay.send(key, principal, message, when)
         if receipt is None:
             raise Refused(409, "No answer takes this message now; send it as a new message.")
         if receipt.refused is not None:

@@ -15,6 +15,8 @@ from typing import Any, Final, Literal, Protocol
 
 from hookline import Approve, Conversation, Deny, UserMessage
 from hookline.errors import ApprovalError, StoreError, UsageError
+from hookline.events import Interrupt
+from hookline.runtimes import find_sent
 from hookline.web._http.refused import Refused
 from hookline.web._protocols.incoming import Incoming
 from hookline.web._runs.header import Header
@@ -50,7 +52,12 @@ class Engine(Protocol):
         ...
 
     def send(
-        self, chat_id: str, message: UserMessage, /, *, when: Literal["next", "idle"] = "next"
+        self,
+        chat_id: str,
+        message: UserMessage | Interrupt,
+        /,
+        *,
+        when: Literal["next", "idle"] = "next",
     ) -> Awaitable[Any]:
         """Send a message into a chat; raises UsageError for an unknown chat."""
         ...
@@ -204,12 +211,29 @@ class DurableChats:
 
         The engine also knows what has become of a message that was sent before the chat ended.
         """
+        earlier = find_sent(conversation.messages, message.id)
+        if earlier is not None:
+            return Receipt(id=earlier)
         header = await self._relay.last(conversation.id, principal)
-        chat_id = waiting_on(conversation) or (None if header is None else header.chat_id)
+        waits = waiting_on(conversation)
+        chat_id = waits or (None if header is None else header.chat_id)
         if chat_id is None:
             return None
+        message = message.replace(id=message.id or token_hex(10))
+
+        async def send() -> Any:
+            if when == "interrupt":
+                return await self._engine.send(chat_id, Interrupt(message))
+            return await self._engine.send(chat_id, message, when=when)
+
         try:
-            sent = await self._engine.send(chat_id, message, when=when)
+            sent = await send()
+            for pause in (0.05, 0.1, 0.25, 0.6):  # if its stream is over, the chat is about to end
+                over = waits is None and not await self._relay.running(conversation.id, principal)
+                if sent.status != "queued" or not over:
+                    break
+                await asyncio.sleep(pause)
+                sent = await send()
         except UsageError:  # the engine has deleted the chat, has not got it yet, or takes none
             return None
         except StoreError:

@@ -1,32 +1,37 @@
-"""`Workspace.offload`: large results of other tools are put aside, behind the handle of outputs."""
+"""`offload` of a workspace: large results of other tools are put aside, behind a handle."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from hookline import HookDef, Tool, ToolResult, define_hook
+from hookline import HookDef, Run, Tool, ToolResult, define_hook
+from hookline.errors import UsageError
 from hookline.points import OnToolCallResult, check_number
-from hookline.workspace._tools.outputs import Outputs
 from hookline.workspace._tools.read import MAX_LINE
 
 NAME: Final = "offload"
 
 
 def offload_hooks(
-    outputs: Outputs,
+    cut: Callable[[Run[Any], str], Awaitable[str]],
     over: int,
     *,
-    bounded: Collection[Tool[Any, Any]],
+    own: Mapping[str, Tool[Any, Any]],
     tools: Iterable[str] | None,
     inherit: bool,
     required: bool,
 ) -> tuple[HookDef, ...]:
-    """Make the hook; the tools in `bounded` are left alone."""
+    """Make the hook. `cut` puts a text aside for a run; `own` are the tools of the workspace."""
     check_number("over", over, whole=True, least=1)
+    if "read" not in own:
+        raise UsageError(
+            f"offload() needs the tool 'read', and this workspace has {list(own)!r}; add 'read' to "
+            "tools="
+        )
+    bounded = tuple(own.values())
 
     async def put_aside(ctx: OnToolCallResult[Any]) -> ToolResult | None:
         if ctx.tool in bounded:
@@ -35,7 +40,7 @@ def offload_hooks(
         text = value if isinstance(value, str) else _as_text(value)
         if len(text) <= over:
             return None
-        short = await asyncio.to_thread(outputs.cut, _folded(text), over)
+        short = await cut(ctx.run, _folded(text))
         return ctx.result.replace(value=short, truncated=True)
 
     return (

@@ -120,7 +120,7 @@ export function unqueue(id) {
   hideRow(id);
 }
 
-// Gives back a message that a hook has refused.
+// Gives back a message that was not delivered.
 export function giveBack(id, reason) {
   sent.get(id)?.back();
   unqueue(id);

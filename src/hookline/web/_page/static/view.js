@@ -43,6 +43,7 @@ export class View {
     this.shown = []; // the elements added since the last committed message
     this.user = null; // a user message that is not committed yet
     this.delivered = new Set(); // the ids of the messages that the run has added
+    this.returned = []; // the last events, if they return messages
     this.over = false; // whether the run has ended
     this.spoke = false;
     this.whole = false; // whether messages arrive whole, not in pieces
@@ -241,6 +242,9 @@ export class View {
     if (event.event === 'hook') return this.timeline.hook(event);
     if (event.path?.length) return this.nested(event);
     this.timeline.event(event);
+    if (event.event !== 'message_returned') { // each text is put before the text that is there
+      for (const { message, reason } of this.returned.splice(0).reverse()) giveBack(message.id, reason);
+    }
     switch (event.event) {
       case 'chat_started':
         this.spoke = this.over = false;
@@ -262,7 +266,7 @@ export class View {
       case 'tool_call_finished': this.settle(event); break;
       case 'status': this.tell(event.call_id, event.type, event.data); break;
       case 'message_queued': queue(event.message.id, event.message.parts); break;
-      case 'message_returned': giveBack(event.message.id, event.reason); break;
+      case 'message_returned': this.returned.push(event); break;
       case 'message_added':
         this.delivered.add(event.message.id);
         unqueue(event.message.id);
