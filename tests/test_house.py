@@ -328,6 +328,8 @@ DOOR_PLANS = {
         "postgres.__init__",
         "restate._admin",
         "restate._requests",
+        "restate._deaths",
+        "restate._slots",
         "restate._journal",
         "restate._board",
         "restate._engine",

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
-from typing import Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
 
 from hookline.durable._job import Fields, fields_of
+from hookline.durable._polled.waiting import Waiters
 from hookline.durable._status import ChatStatus, Counts, Query, Record, Sending, State, state_of
-from hookline.durable.restate._journal import bytes_of, input_of, lives_of, times_of
+from hookline.durable.restate._deaths import death_in, quarantine_in
+from hookline.durable.restate._journal import input_of, lives_of, steps_of, times_of
 from hookline.durable.restate._requests import Ingress, admin_of
 from hookline.errors import StoreError, UsageError
 
@@ -23,6 +25,7 @@ T = TypeVar("T")
 _PAGE: Final = 1000  # chats of one query
 _LOOK: Final = 0.02  # seconds between two looks at an invocation that is being killed or paused
 _LOOKS: Final = 500
+_QUARANTINE_LOOK: Final = 2.0  # seconds between two looks whether a job is quarantined
 _STATES: Final[dict[str, State]] = {
     "running": "running",
     "suspended": "waiting",
@@ -50,6 +53,11 @@ class _Text(msgspec.Struct, frozen=True):
     text: str | None = None
 
 
+class _Paused(msgspec.Struct, frozen=True):
+    id: str
+    failure: str | None = None
+
+
 class _Invocation(msgspec.Struct, frozen=True):
     id: str
     created: datetime
@@ -67,6 +75,42 @@ class Board(Ingress):
     def __init__(self, url: str, name: str, headers: dict[str, str], admin: str | None) -> None:
         super().__init__(url, name, headers)
         self._admin = (admin or admin_of(url)).rstrip("/")
+        self._quarantined = Waiters(self._quarantines, _QUARANTINE_LOOK)
+
+    async def result(self, id: str) -> str:
+        """Wait for the outcome of a job; a quarantined job has one, too."""
+        outcome = asyncio.ensure_future(super().result(id))
+        quarantine = asyncio.ensure_future(self._quarantined.wait(id))
+        try:
+            tasks = outcome, quarantine
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            return str((outcome if outcome in done else quarantine).result())
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _quarantines(self, ids: list[str]) -> dict[str, str | None]:
+        """Return the outcomes of the quarantined jobs among these; none if nobody knows."""
+        outcomes = dict[str, str | None].fromkeys(ids)
+        try:
+            rows = await self._rows(
+                _Paused,
+                "SELECT target_service_key AS id, last_failure AS failure FROM sys_invocation "
+                f"WHERE target_service_name = {_quoted(self._name)} AND status = 'paused' "
+                f"AND target_handler_name = 'run'",
+            )
+        except (StoreError, UsageError):  # the admin API is not reachable from here
+            return outcomes
+        for row in rows:
+            if row.id in outcomes:
+                outcomes[row.id] = quarantine_in(row.id, row.failure or "")
+        return outcomes
+
+    async def aclose(self) -> None:
+        """Stop waiting, and disconnect."""
+        await self._quarantined.aclose()
+        await super().aclose()
 
     async def _rows(self, kind: type[T], sql: str) -> list[T]:
         body = msgspec.json.encode({"query": sql})
@@ -177,17 +221,21 @@ class Board(Ingress):
             quarantined=chats.get("paused", 0),
         )
 
-    async def record(self, id: str) -> Record:
-        """Return all that is known about a job. Raises UsageError for an unknown job."""
-        chat = await self._chat(id)
-        outcome = await self._outcome(id) if chat.status == "completed" else None
+    async def _journal(self, chat: _Chat) -> list[tuple[float, Any]]:
         entries = await self._rows(
             _Entry,
             "SELECT appended_at AS at, entry_json AS entry FROM sys_journal "
             f"WHERE id = {_quoted(chat.invocation)} ORDER BY index",
         )
-        journal = [(entry.at.timestamp(), msgspec.json.decode(entry.entry)) for entry in entries]
-        batches = [(at, data) for at, entry in journal if (data := bytes_of(entry, "Run"))]
+        return [(entry.at.timestamp(), msgspec.json.decode(entry.entry)) for entry in entries]
+
+    async def record(self, id: str) -> Record:
+        """Return all that is known about a job. Raises UsageError for an unknown job."""
+        chat = await self._chat(id)
+        outcome = await self._outcome(id) if chat.status == "completed" else None
+        journal = await self._journal(chat)
+        steps = steps_of(journal)
+        batches = [(at, data) for at, data in steps if data and death_in(data) is None]
         at_key = f"service_name = {_quoted(self._name)} AND service_key = {_quoted(id)}"
         questions = await self._rows(
             _Text, f"SELECT key, value_utf8 AS text FROM state WHERE {at_key} ORDER BY key"
@@ -217,7 +265,7 @@ class Board(Ingress):
             state=None if outcome is None else state_of(outcome),
             outcome=outcome,
             input=input_of(chat.entry),
-            lives=list(lives_of(batches)),
+            lives=list(lives_of(steps)),
             batches=batches,
             questions=[
                 (
@@ -244,9 +292,14 @@ class Board(Ingress):
         return await self._act(chat.invocation, action) and await self._until(id, status)
 
     async def retry(self, id: str) -> bool:
-        """Resume a paused job; False if it is not paused."""
+        """Resume a paused job, and take its deaths back; False if it is not paused."""
         chat = await self._chat(id)
-        return chat.status == "paused" and await self._act(chat.invocation, "resume")
+        if chat.status != "paused":
+            return False
+        steps = enumerate(steps_of(await self._journal(chat)), 1)
+        if deaths := [number for number, (_, data) in steps if death_in(data) is not None]:
+            await self.undo(id, deaths)
+        return await self._act(chat.invocation, "resume")
 
     async def delete(self, id: str) -> bool:
         """Delete a job that is over, and the answers to it; False if it is not over."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from hookline.durable.restate._deaths import death_in
 from hookline.runtimes import Batch
 
 _batch: Final = msgspec.json.Decoder(Batch)
@@ -25,9 +26,10 @@ def _completion(entry: Any, kind: str) -> Any:
     return notification and notification.get("Completion", {}).get(kind)
 
 
-def bytes_of(entry: Any, kind: str) -> bytes:
-    completion = _completion(entry, kind)
-    return bytes(completion["result"].get("Success", b"")) if completion else b""
+def steps_of(journal: list[tuple[float, Any]]) -> list[tuple[float, bytes]]:
+    """The steps that have ended: batches, marks of deaths, and empty ones."""
+    completions = [(at, _completion(entry, "Run")) for at, entry in journal]
+    return [(at, bytes(step["result"].get("Success", b""))) for at, step in completions if step]
 
 
 def times_of(journal: list[tuple[float, Any]]) -> dict[str, float]:
@@ -47,14 +49,23 @@ def times_of(journal: list[tuple[float, Any]]) -> dict[str, float]:
 
 
 def lives_of(
-    batches: list[tuple[float, bytes]],
+    steps: list[tuple[float, bytes]],
 ) -> Iterator[tuple[str, str | None, float, float | None, str | None]]:
     """The lives of a chat: Restate does not tell which worker ran them, so they have numbers."""
-    for at, data in batches:
+    name, begin = "", 0.0
+    for at, data in steps:
+        if death_in(data) is not None:
+            yield name, None, begin or at, at, "died"
+            name, begin = "", 0.0
+            continue
         try:
-            lines = _batch.decode(data).lines
+            lines = _batch.decode(data).lines if data else []
         except msgspec.DecodeError:  # of newer code
             continue
         for line in lines:
             if line.kind == "life":
-                yield f"{line.key}.", None, at, None, None
+                if begin:
+                    yield name, None, begin, None, None
+                name, begin = f"{line.key}.", at
+    if begin:
+        yield name, None, begin, None, None

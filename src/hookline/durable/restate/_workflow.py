@@ -5,14 +5,16 @@ from the log: each batch is a step `log`. After a batch with a question come the
 workflow's state, a promise for its answer, and a delayed message for its expiry. Only `drive` talks
 to the engine. A step `log` stays open while the chat is active, so the connection is monitored.
 It ends empty after a while, as a sign of life, and when the chat only waits. Restate then suspends
-the workflow, and it takes up no memory until an answer arrives.
+the workflow, and it takes up no memory until an answer arrives. If the worker dies, the step stays
+open, and the next life closes it with a mark (see `_deaths`); so a chat continues after a batch only
+once the next step is open.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from datetime import timedelta
 from typing import Any, Final, Protocol, cast
 
@@ -24,6 +26,8 @@ from restate.server_context import restate_context_is_replaying
 
 from hookline import ApprovalRequest
 from hookline.durable._job import Decision, read_decision
+from hookline.durable._polled.deaths import Progress
+from hookline.durable.restate._deaths import death_in, mark
 from hookline.runtimes import Batch, Halted, Journal, Line
 
 _bytes: Final = BytesSerde()
@@ -69,6 +73,13 @@ class WorkflowLog:
         self._expire = expire
         self._sign = sign
         self.batches: list[bytes] = []  # of earlier lives
+        self.steps: list[bytes] = []  # all that have ended in earlier lives
+        self.has_opened = asyncio.Event()  # whether a step of this life is open at Restate
+        self.has_call = asyncio.Event()  # whether this life has recorded a call
+        self.open_step: int | None = None  # its number
+        self._journal: Journal | None = None
+        self._steps = 0
+        self._progress = Progress()
         self._aborted: _Future | None = self._promise(ABORT)
         self._answers: dict[str, _Future] = {}
         self._waiters: dict[str, asyncio.Future[Decision]] = {}  # the waiters for each answer
@@ -85,12 +96,18 @@ class WorkflowLog:
     # ── what the journal asks for ───────────────────────────────────────────────────────────
 
     async def read(self) -> list[bytes]:
+        """Read the log, once; close the step of a life that has died."""
         while restate_context_is_replaying.get():
-            data = await self._context.run_typed("log", _nothing, _options)
-            if data:
+            data = await self._step(mark)
+            self.steps.append(data)
+            if data and death_in(data) is None:
                 self.batches.append(data)
                 self._follow(data)
         return self.batches
+
+    def _step(self, fn: Callable[[], Coroutine[Any, Any, bytes]]) -> _Future:
+        self._steps += 1
+        return _future(self._context.run_typed("log", fn, _options))
 
     async def append(self, data: bytes) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -112,6 +129,11 @@ class WorkflowLog:
     def poke(self) -> None:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
+
+    def make_room(self) -> None:
+        """End this life between two steps."""
+        if self._journal is not None:
+            self._journal.drain()
 
     # ── what the engine is asked for ────────────────────────────────────────────────────────
 
@@ -137,6 +159,7 @@ class WorkflowLog:
 
     async def drive(self, journal: Journal, chat: asyncio.Task[Any]) -> None:
         """Serve the journal's requests until the chat or this life has ended."""
+        self._journal = journal
         chat.add_done_callback(lambda _: self.poke())
         self._open = lambda: not (journal.resting and self._inside == len(self._waiters) > 0)
         self._over = chat.done
@@ -145,7 +168,8 @@ class WorkflowLog:
         try:
             while lane is not None or self._out is not None or not chat.done():
                 if lane is None and not rests:
-                    lane = _future(self._context.run_typed("log", self._next, _options))
+                    lane = self._step(self._next)
+                    self.open_step = self._steps
                 either: list[Any] = [] if lane is None else [lane]
                 if self._aborted is not None:
                     either.append(self._aborted)
@@ -154,7 +178,7 @@ class WorkflowLog:
                 rests = not await self._hand_out(journal) and rests
                 if lane is not None and lane.is_completed():
                     data = await lane
-                    lane = None
+                    lane = self.open_step = None
                     rests = not data and not self._open()
                     self._wrote(data)
         except BaseException:
@@ -165,6 +189,10 @@ class WorkflowLog:
 
     async def _next(self) -> bytes:
         """Return the next batch; empty if there is none for a while, or none can come."""
+        self.has_opened.set()
+        waiter, self._batch_waiter = self._batch_waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
         while self._out is None and not self._over():
             was_open = self._open()
             self._wake = asyncio.get_running_loop().create_future()
@@ -177,11 +205,11 @@ class WorkflowLog:
         return data
 
     def _wrote(self, data: bytes) -> None:
+        """Follow a batch. The chat goes on once the next step is open."""
         if data:
             self._follow(data)
-        waiter, self._batch_waiter = self._batch_waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+            if self._progress.look(data):
+                self.has_call.set()
 
     async def _hand_out(self, journal: Journal) -> bool:
         """Pass new answers to the chat; False if there are none."""
@@ -230,10 +258,6 @@ async def _completed(futures: list[Any], lane: _Future | None, chat: asyncio.Tas
 def _future(value: object) -> _Future:
     """Cast to the full type, which the SDK's annotations do not express."""
     return cast("_Future", value)
-
-
-async def _nothing() -> bytes:
-    return b""  # the step was open when an earlier life ended
 
 
 def _retrieve(task: asyncio.Future[Any]) -> None:
