@@ -330,6 +330,7 @@ DOOR_PLANS = {
         "restate._requests",
         "restate._deaths",
         "restate._slots",
+        "restate._results",
         "restate._journal",
         "restate._board",
         "restate._engine",

@@ -6,8 +6,8 @@ workflow's state, a promise for its answer, and a delayed message for its expiry
 to the engine. A step `log` stays open while the chat is active, so the connection is monitored.
 It ends empty after a while, as a sign of life, and when the chat only waits. Restate then suspends
 the workflow, and it takes up no memory until an answer arrives. If the worker dies, the step stays
-open, and the next life closes it with a mark (see `_deaths`); so a chat continues after a batch only
-once the next step is open.
+open, and the next life closes it with a mark (see `_deaths`). So a chat continues after a batch
+only once the next step is open.
 """
 
 from __future__ import annotations
