@@ -331,6 +331,7 @@ DOOR_PLANS = {
         "restate._deaths",
         "restate._slots",
         "restate._results",
+        "restate._reports",
         "restate._journal",
         "restate._board",
         "restate._engine",

@@ -16,7 +16,7 @@ from hookline import Agent, Approve
 from hookline.durable._job import encode_outcome
 from hookline.durable._polled.deaths import Toll
 from hookline.durable.restate import Chats, chats
-from hookline.durable.restate._deaths import mark, toll_of
+from hookline.durable.restate._deaths import mark, toll_of, undone_by
 from hookline.errors import RemoteChatError, StoreError, UsageError
 from hookline.runtimes import Batch, Durable, Line
 from hookline.testing import ScriptedModel
@@ -193,4 +193,4 @@ DIED = asyncio.run(mark())
 def test_lives_count_as_deaths_unless_they_end_well_or_take_it_back(
     steps: list[bytes], undone: tuple[int, ...], toll: Toll
 ) -> None:
-    assert toll_of(steps, undone) == toll
+    assert toll_of(steps, [undone_by(step) for step in undone]) == toll

@@ -29,7 +29,7 @@ from hookline.durable._polled.deaths import MAX_DEATHS
 from hookline.durable._urls import Policy
 from hookline.durable.restate._admin import address_for
 from hookline.durable.restate._board import Board
-from hookline.durable.restate._deaths import Deaths
+from hookline.durable.restate._reports import Reports
 from hookline.durable.restate._requests import Ingress
 from hookline.errors import StoreError, UsageError
 from hookline.points import as_tuple
@@ -104,7 +104,7 @@ class Worker:
         restate = needed("restate")
         module = import_module("hookline.durable.restate._services")  # imports the SDK
         self._lives: set[Journal] = set()
-        self._deaths = None if url is None else Deaths(url, name, admin)
+        self._reports = None if url is None else Reports(url, name, admin)
         services = module.services_of(
             agent,
             deps=deps,
@@ -114,7 +114,7 @@ class Worker:
             idle=idle,
             retention=retention,
             lives=self._lives,
-            deaths=self._deaths,
+            reports=self._reports,
             max_deaths=max_deaths,
         )
         keys = list(as_tuple("identity_keys", identity_keys))
@@ -148,8 +148,8 @@ class Worker:
         while True:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
-                if self._deaths is not None:
-                    await self._deaths.aclose()
+                if self._reports is not None:
+                    await self._reports.aclose()
                 if self._relay is not None:
                     await self._relay.aclose()
                 await send({"type": "lifespan.shutdown.complete"})

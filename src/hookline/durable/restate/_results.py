@@ -35,7 +35,7 @@ class Results(Ingress):
         self._quarantined = Waiters(self._quarantines, _LOOK)
 
     async def result(self, id: str) -> str:
-        """Wait for the outcome of a job; a quarantined job has one, too."""
+        """Wait for the outcome of a job; one that killed its workers has one, too."""
         outcome = asyncio.ensure_future(super().result(id))
         quarantine = asyncio.ensure_future(self._quarantined.wait(id))
         try:
@@ -48,7 +48,7 @@ class Results(Ingress):
             await asyncio.wait(tasks)
 
     async def _quarantines(self, ids: list[str]) -> dict[str, str | None]:
-        """Return the outcomes of the quarantined jobs among these; none if nobody knows."""
+        """Return the outcomes of these jobs that are quarantined because of their deaths."""
         outcomes = dict[str, str | None].fromkeys(ids)
         try:
             rows = await self._rows(

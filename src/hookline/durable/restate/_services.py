@@ -29,7 +29,8 @@ from hookline.durable._job import (
 )
 from hookline.durable._polled.deaths import LONGEST_DELAY, PATIENCE, words_of
 from hookline.durable._trace import in_trace
-from hookline.durable.restate._deaths import Deaths, death_in, toll_of, undone_by
+from hookline.durable.restate._deaths import death_in, toll_of, undone_by
+from hookline.durable.restate._reports import Reports
 from hookline.durable.restate._slots import Busy, Slots
 from hookline.durable.restate._workflow import ABORT, WorkflowLog, answer_to, question
 from hookline.errors import JournalError
@@ -62,7 +63,7 @@ def services_of(
     idle: float,
     retention: float,
     lives: set[Journal],
-    deaths: Deaths | None,
+    reports: Reports | None,
     max_deaths: int,
 ) -> Sequence[restate.Workflow | restate.VirtualObject]:
     """Return the services that run an agent's chats; `lives` has the journals of those that run."""
@@ -93,15 +94,15 @@ def services_of(
                 return await run_job(agent, journal, job.decode(), deps, relay)
 
         await log.read()
-        strikes = await _strikes(context, log, deaths, max_deaths)
+        strikes = await _strikes(context, log, reports, max_deaths)
         try:
             async with slots.slot(strikes, log.has_call, log.make_room):
                 return await _live(context.key(), chat, log, lives)
         except Busy as exc:
             raise RetryableError(str(exc), retry_after=timedelta(seconds=exc.delay)) from exc
         except BaseException:
-            if log.open_step is not None and deaths is not None:
-                deaths.take_back(context.key(), log.open_step)
+            if log.open_step is not None and reports is not None:
+                reports.take_back(context.key(), log.open_step)
             raise
 
     @workflow.handler(name="undo")
@@ -110,11 +111,6 @@ def services_of(
             promise = context.promise(undone_by(step), serde=_bytes)
             if await promise.peek() is None:
                 await promise.resolve(b"undone")
-
-    @workflow.handler(name="undone")
-    async def undone(context: restate.WorkflowSharedContext, steps: list[int]) -> list[int]:
-        promises = {step: context.promise(undone_by(step), serde=_bytes) for step in steps}
-        return [step for step, promise in promises.items() if await promise.peek() is not None]
 
     @workflow.handler(name="abort")
     async def abort(context: restate.WorkflowSharedContext, reason: str) -> None:
@@ -155,18 +151,18 @@ def services_of(
 
 
 async def _strikes(
-    context: restate.WorkflowContext, log: WorkflowLog, deaths: Deaths | None, max_deaths: int
+    context: restate.WorkflowContext, log: WorkflowLog, reports: Reports | None, max_deaths: int
 ) -> int:
     """Return the strikes against a chat. Raises RetryableError if it begins later, or never."""
     times = [at for data in log.steps if (at := death_in(data)) is not None]
     if not times:
         return 0
-    toll = None if deaths is None else await deaths.toll(context.key(), log.steps)
+    toll = None if reports is None else await reports.toll(context.key(), log.steps)
     delay = LONGEST_DELAY
     if toll is None:  # a death may have been taken back
         toll, delay = toll_of(log.steps, ()), _LONGEST_DELAY
-    elif deaths is not None and toll.strikes >= max_deaths:
-        deaths.quarantine(context.request().id)
+    elif reports is not None and toll.strikes >= max_deaths:
+        reports.quarantine(context.request().id)
         raise RetryableError(words_of(context.key(), toll.deaths), retry_after=_PAUSE)
     delay = times[-1] + min(toll.delay, delay) - time.time()
     if delay > 0:
