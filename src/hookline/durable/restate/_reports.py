@@ -10,13 +10,15 @@ from typing import Final
 import msgspec
 
 from hookline.durable._polled.deaths import Toll
-from hookline.durable.restate._deaths import toll_of, undone_by
-from hookline.durable.restate._results import Results, quoted
+from hookline.durable.restate._deaths import quarantine_in, toll_of, undone_by
+from hookline.durable.restate._results import Paused, Results, quoted
 from hookline.errors import StoreError, UsageError
 
 logger = logging.getLogger("hookline.durable")
 _AGAIN: Final = 1.0  # seconds before an unreachable server is tried again
 _TRIES: Final = 600
+_LOOK: Final = 0.1  # seconds between two looks at an attempt that fails
+_LOOKS: Final = 100
 _GRACE: Final = 3.0  # seconds for a worker that stops to take deaths back
 
 
@@ -64,17 +66,27 @@ class Reports(Results):
         ours = {undone_by(step) for other, step in self._undoing if other == id}
         return toll_of(steps, ours.union(row.key for row in rows))
 
-    def quarantine(self, invocation: str) -> None:
-        """Pause an invocation. If this fails, its next attempt asks again."""
-        task = asyncio.create_task(self._pause(invocation))
+    def quarantine(self, id: str, invocation: str) -> None:
+        """Pause a chat once its attempt has failed. If this fails, its next attempt asks again."""
+        task = asyncio.create_task(self._pause(id, invocation))
         self._pausing.add(task)
         task.add_done_callback(self._pausing.discard)
 
-    async def _pause(self, invocation: str) -> None:
+    async def _pause(self, id: str, invocation: str) -> None:
+        """The failure tells clients why the chat is quarantined, so it must be recorded first."""
         try:
-            await self._ask("PATCH", f"{self._admin}/invocations/{invocation}/pause")
+            for _ in range(_LOOKS):
+                rows = await self._rows(
+                    Paused,
+                    "SELECT target_service_key AS id, last_failure AS failure "
+                    f"FROM sys_invocation WHERE id = {quoted(invocation)}",
+                )
+                if any(quarantine_in(id, row.failure or "") for row in rows):
+                    await self._ask("PATCH", f"{self._admin}/invocations/{invocation}/pause")
+                    return
+                await asyncio.sleep(_LOOK)
         except (StoreError, UsageError) as exc:
-            logger.warning("a chat cannot be quarantined: %s", type(exc).__name__)
+            logger.warning("durable chat %s cannot be quarantined: %s", id, type(exc).__name__)
 
     async def aclose(self) -> None:
         """Take the remaining deaths back if Restate is reachable, and disconnect."""

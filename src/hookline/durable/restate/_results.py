@@ -16,7 +16,9 @@ T = TypeVar("T")
 _LOOK: Final = 2.0  # seconds between two looks whether chats are quarantined
 
 
-class _Paused(msgspec.Struct, frozen=True):
+class Paused(msgspec.Struct, frozen=True):
+    """A chat that may be quarantined, and its last failure."""
+
     id: str
     failure: str | None = None
 
@@ -52,7 +54,7 @@ class Results(Ingress):
         outcomes = dict[str, str | None].fromkeys(ids)
         try:
             rows = await self._rows(
-                _Paused,
+                Paused,
                 "SELECT target_service_key AS id, last_failure AS failure FROM sys_invocation "
                 f"WHERE target_service_name = {quoted(self._name)} AND status = 'paused' "
                 f"AND target_handler_name = 'run'",

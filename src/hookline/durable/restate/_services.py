@@ -162,7 +162,7 @@ async def _strikes(
     if toll is None:  # a death may have been taken back
         toll, delay = toll_of(log.steps, ()), _LONGEST_DELAY
     elif reports is not None and toll.strikes >= max_deaths:
-        reports.quarantine(context.request().id)
+        reports.quarantine(context.key(), context.request().id)
         raise RetryableError(words_of(context.key(), toll.deaths), retry_after=_PAUSE)
     delay = times[-1] + min(toll.delay, delay) - time.time()
     if delay > 0:
