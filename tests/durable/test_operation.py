@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sqlite3
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.durable._engines import ROOT, Engine, places
+from tests.durable._engines import Engine, places
+from tests.durable._lethal import MAX_DEATHS, register, supervised
 from tests.durable.conftest import engine_at
 from tests.durable.figures import turns
 from tests.durable.kills import until_taken
 from tests.durable.test_engines import asking, waits
 from tests.web._server import eventually
 
-from hookline import Agent, ApprovalRequest, Approve, Ask, Deny, ToolCall, define_hook, tool
+from hookline import Agent, ApprovalRequest, Approve, Ask, Deny, Run, ToolCall, define_hook, tool
 from hookline.durable._client import Client
 from hookline.durable._polled.claims import Claim, Selection
 from hookline.durable._polled.jobs import Jobs
@@ -141,6 +140,34 @@ async def test_an_abort_before_the_first_life_ends_the_chat_without_one(
     assert ran == []
 
 
+@pytest.mark.parametrize("engine", ["restate"], indirect=True)
+async def test_an_abort_of_a_chat_that_waits_for_a_slot_wins_over_all_of_its_tools(
+    engine: Engine, client: Client
+) -> None:
+    ran: list[str] = []
+    release = asyncio.Event()
+
+    @tool
+    async def charge(run: Run[Any]) -> str:
+        """Charge."""
+        ran.append(run.chat_id)
+        await release.wait()
+        return "charged"
+
+    model = ScriptedModel(call("charge"), "Done.")
+    agent: Agent[Any] = Agent(model, tools=[charge], runtime=Durable())
+    async with engine.worker(agent, concurrency=1, idle=30.0):
+        first = await client.start("Charge.")
+        await eventually(lambda: ran == [first])
+        id = await client.start("Charge.")
+        assert await client.abort(id, "a mistake")
+        release.set()
+        with pytest.raises(ChatAbortedError, match="a mistake"):
+            await client.result(id)
+        await client.result(first)
+    assert ran == [first]
+
+
 @POLLED
 async def test_an_abort_of_a_parked_chat_wins_over_the_tool_that_was_approved(
     engine: Engine, client: Client
@@ -174,52 +201,7 @@ async def test_an_abort_by_force_ends_a_chat_that_no_worker_can_run(
 
 # ── chats that kill their workers ───────────────────────────────────────────────────────────
 
-MAX_DEATHS = 3
 ONE = Selection(max_deaths=1)
-
-
-class Supervisor:
-    """Begins a worker again whenever it dies, a limited number of times."""
-
-    def __init__(self, engine: Engine, trace: Path, where: str, **options: float) -> None:
-        options = {**engine.options(), **options}
-        self.command = [
-            *(sys.executable, "-P", "-m", "tests.durable._lethal", engine.name, engine.address),
-            *(json.dumps(options), str(trace), where),
-        ]
-        self.deaths = 0
-
-    async def run(self) -> None:
-        while self.deaths <= 2 * MAX_DEATHS:
-            worker = await asyncio.create_subprocess_exec(
-                *self.command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
-            )
-            try:
-                await worker.wait()
-                self.deaths += 1
-            finally:
-                if worker.returncode is None:
-                    worker.kill()
-                    await worker.wait()
-
-
-@asynccontextmanager
-async def supervised(
-    engine: Engine, trace: Path, where: str, **options: float
-) -> AsyncIterator[Supervisor]:
-    supervisor = Supervisor(engine, trace, where, **options)
-    running = asyncio.create_task(supervisor.run())
-    try:
-        yield supervisor
-    finally:
-        running.cancel()
-        await asyncio.wait([running])
-
-
-async def register(engine: Engine, client: Client) -> None:
-    """Make the workers known to Restate."""
-    async with engine.worker(Agent(ScriptedModel("Hi."), runtime=Durable())):
-        await client.result(await client.start("Hi."))
 
 
 @pytest.mark.parametrize("where", ["model", "tool"])
