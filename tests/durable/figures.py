@@ -146,6 +146,7 @@ async def flow_of(engine: Engine, workers: int, chats: int) -> float:
                 with suppress(UsageError, StoreError):
                     await client.start("Go.")
                     break
+                await asyncio.sleep(0.1)
             await asyncio.gather(
                 *[  # all of them are up
                     client.result(await client.start("Go.")) for _ in range(20 * workers)
@@ -245,6 +246,7 @@ async def beside(engine: Engine, poison: bool, count: int = 20) -> tuple[float, 
                 with suppress(UsageError, StoreError):
                     await client.result(await client.start("Work."))
                     break
+                await asyncio.sleep(0.1)
             begin = time.perf_counter()
             for id in good[: count // 2] + ["poison"] * poison + good[count // 2 :]:
                 await client.start("Work.", chat_id=id)
