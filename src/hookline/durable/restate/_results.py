@@ -40,8 +40,8 @@ class Results(Ingress):
         """Wait for the outcome of a job; one that killed its workers has one, too."""
         outcome = asyncio.ensure_future(super().result(id))
         quarantine = asyncio.ensure_future(self._quarantined.wait(id))
+        tasks = outcome, quarantine
         try:
-            tasks = outcome, quarantine
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             return str((outcome if outcome in done else quarantine).result())
         finally:
