@@ -1,6 +1,6 @@
-"""A worker whose process dies in a step of one chat, and of no other.
+"""A worker whose process dies in a step of one chat, and of no other; and its supervisor.
 
-Its arguments: the engine, its address, options of the worker as JSON, a trace, and where it dies:
+The arguments of the worker: the engine, its address, options as JSON, a trace, and where it dies:
 "model" or "tool".
 """
 
@@ -10,14 +10,22 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+from tests.durable._engines import ROOT, Engine
 from tests.durable._worker import Trace
 
 from hookline import Agent, Run, tool
+from hookline.durable._client import Client
 from hookline.models import Finish, TextChunk, ToolCallChunk
 from hookline.runtimes import Durable
+from hookline.testing import ScriptedModel
+
+MAX_DEATHS = 3
 
 
 class Model:
@@ -37,6 +45,50 @@ class Model:
         else:
             yield TextChunk("Done.")
             yield Finish(finish_reason="stop")
+
+
+class Supervisor:
+    """Begins a worker again whenever it dies, a limited number of times."""
+
+    def __init__(self, engine: Engine, trace: Path, where: str, **options: float) -> None:
+        options = {**engine.options(), **options}
+        self.command = [
+            *(sys.executable, "-P", "-m", "tests.durable._lethal", engine.name, engine.address),
+            *(json.dumps(options), str(trace), where),
+        ]
+        self.deaths = 0
+
+    async def run(self) -> None:
+        while self.deaths <= 2 * MAX_DEATHS:
+            worker = await asyncio.create_subprocess_exec(
+                *self.command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
+            )
+            try:
+                await worker.wait()
+                self.deaths += 1
+            finally:
+                if worker.returncode is None:
+                    worker.kill()
+                    await worker.wait()
+
+
+@asynccontextmanager
+async def supervised(
+    engine: Engine, trace: Path, where: str, **options: float
+) -> AsyncIterator[Supervisor]:
+    supervisor = Supervisor(engine, trace, where, **options)
+    running = asyncio.create_task(supervisor.run())
+    try:
+        yield supervisor
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def register(engine: Engine, client: Client) -> None:
+    """Make the workers known to Restate."""
+    async with engine.worker(Agent(ScriptedModel("Hi."), runtime=Durable())):
+        await client.result(await client.start("Hi."))
 
 
 async def main(engine: str, address: str, options: str, trace: str, where: str) -> None:

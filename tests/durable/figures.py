@@ -8,18 +8,27 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import json
 import os
 import resource
 import sys
 import time
+from collections import Counter
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
-from tests.durable._engines import ROOT, Engine, Missing, places
+from tests.durable._engines import NAMES, ROOT, Engine, Missing, places
+from tests.durable._lethal import MAX_DEATHS, supervised
+from tests.durable.kills import lines_of
 
 from hookline import Agent, Approve, Ask
 from hookline.durable._client import Client
 from hookline.durable._polled.claims import Selection
+from hookline.errors import RemoteChatError, StoreError, UsageError
 from hookline.runtimes import Durable, Journal
 from hookline.testing import ScriptedModel, call
 
@@ -117,16 +126,19 @@ async def until_asked(client: Client, id: str) -> None:
         await asyncio.sleep(0.05)
 
 
-async def work(name: str, where: str, own: str) -> None:
+async def work(name: str, address: str, options: str) -> None:
     """Work in a process of its own until it is killed."""
-    engine = Engine(name, where)
-    engine.own = own
-    await engine.worker(agent(asks=False)).run()
+    module = import_module(f"hookline.durable.{name}")
+    await module.chats(agent(asks=False), address, **json.loads(options)).run()
 
 
-async def flow_of(engine: Engine, where: str, workers: int, chats: int) -> float:
+async def flow_of(engine: Engine, workers: int, chats: int) -> float:
     """Chats a second of several workers in processes of their own."""
-    program = [sys.executable, "-P", "-c", _WORK, engine.name, where, engine.own]
+    options = engine.options()
+    if engine.name == "restate":  # as in production: with less, Restate cuts off a busy worker
+        options["idle"] = 30.0
+    arguments = [engine.name, engine.address, json.dumps(options)]
+    program = [sys.executable, "-P", "-c", _WORK, *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     processes = [
         await asyncio.create_subprocess_exec(*program, cwd=ROOT, env=environment)
@@ -134,6 +146,11 @@ async def flow_of(engine: Engine, where: str, workers: int, chats: int) -> float
     ]
     try:
         async with engine.client() as client:
+            while True:  # Restate knows no chats before its first worker
+                with suppress(UsageError, StoreError):
+                    await client.start("Go.")
+                    break
+                await asyncio.sleep(0.1)
             await asyncio.gather(
                 *[  # all of them are up
                     client.result(await client.start("Go.")) for _ in range(20 * workers)
@@ -222,14 +239,44 @@ async def turns(engine: Engine, foreign: int, count: int = 100) -> tuple[float, 
     return figures
 
 
+async def beside(engine: Engine, poison: bool, count: int = 20) -> tuple[float, int]:
+    """The seconds of good chats, and how many of them were interrupted, beside a poison chat."""
+    good = [f"good-{n}" for n in range(count)]
+    options = {"max_deaths": MAX_DEATHS, "idle": 30.0 if engine.name == "restate" else 0.1}
+    with TemporaryDirectory() as directory:
+        trace = Path(directory, "trace")
+        async with engine.client() as client, supervised(engine, trace, "tool", **options):
+            while True:  # Restate knows no chats before its first worker
+                with suppress(UsageError, StoreError):
+                    await client.result(await client.start("Work."))
+                    break
+                await asyncio.sleep(0.1)
+            begin = time.perf_counter()
+            for id in good[: count // 2] + ["poison"] * poison + good[count // 2 :]:
+                await client.start("Work.", chat_id=id)
+            for id in good:
+                await client.result(id)
+            seconds = time.perf_counter() - begin
+            if poison:
+                with suppress(RemoteChatError):
+                    await client.result("poison")
+        begins = Counter(line.split()[1] for line in lines_of(trace))
+    return seconds, sum(begins[id] > 1 for id in good)
+
+
 async def many(name: str, where: Any, options: argparse.Namespace) -> None:
     """Print the figures of several workers, and of parked chats."""
-    if name == "restate":
-        return
-    place = getattr(where, "url", where)
     for workers in (1, 2, 4):
-        rate = await flow_of(Engine(name, where), place, workers, options.chats)
+        rate = await flow_of(Engine(name, where), workers, options.chats)
         print(f"{name}: {rate:.4g} chats a second with {workers} workers")
+    alone, _ = await beside(Engine(name, where), poison=False)
+    seconds, interrupted = await beside(Engine(name, where), poison=True)
+    print(
+        f"{name}: 20 good chats end within {seconds:.3g} s beside one that kills its workers, "
+        f"{seconds / alone:.3g} times what they take alone; {interrupted} were interrupted"
+    )
+    if name == "restate":  # its server finds the work
+        return
     print(f"{name}: {await least(Engine(name, where)):.4g} loops of 12 inserts a second")
     for foreign in (0, 1000):
         statements, ms = await turns(Engine(name, where), foreign)
@@ -244,11 +291,12 @@ async def many(name: str, where: Any, options: argparse.Namespace) -> None:
 def main() -> int:
     about = "Measures what one worker and one engine of durable chats hold, on each engine."
     parser = argparse.ArgumentParser("durable-figures", description=about)
+    parser.add_argument("engine", nargs="*", help=f"of {', '.join(NAMES)}; all where none is named")
     parser.add_argument("--chats", type=int, default=400, help="for several workers")
     parser.add_argument("--parked", type=int, default=100_000, help="beside an idle worker")
     options = parser.parse_args()
     weigh()
-    with places() as found:
+    with places(tuple(options.engine) or NAMES) as found:
         for name, where in found.items():
             if isinstance(where, Missing):
                 print(f"{name}: not tried: {where}")

@@ -3,12 +3,12 @@
 `scripts/dev/durable-kills restate --chats 60` runs two workers and shoots one of them every second
 or two until all chats have ended. Beside them, a chat that kills its workers must be quarantined,
 chats that are aborted before they start must not run, and a clean-up runs all the time; none of
-this may cost another chat anything (not on Restate, which has its own rules). `--stop 6` stops one
-past its lease instead and lets it go on; `--restart` kills the server of Restate or PostgreSQL,
-too, and starts it again. `--deploy` changes the code with each kill: hooks come and go.
-`--addresses` gives each worker of Restate an address of its own, which dies with it. With `--relay`
-the workers show their chats in a Redis, and what was shown is compared with what is stored. It
-prints a line of counts for each engine and exits 1 where something is wrong.
+this may cost another chat anything. `--stop 6` stops one past its lease instead and lets it go on;
+`--restart` kills the server of Restate or PostgreSQL, too, and starts it again. `--deploy` changes
+the code with each kill: hooks come and go. `--addresses` gives each worker of Restate an address of
+its own, which dies with it. With `--relay` the workers show their chats in a Redis, and what was
+shown is compared with what is stored. It prints a line of counts for each engine and exits 1 where
+something is wrong.
 """
 
 from __future__ import annotations
@@ -165,22 +165,17 @@ async def start_all(client: Client, ids: list[str], stored: bool, every: float) 
 
 
 class Faults:
-    """What else happens to an engine that is polled: a poison chat, early aborts, clean-ups."""
+    """What else happens to an engine: a poison chat, early aborts, clean-ups."""
 
-    def __init__(self, engine: Engine, client: Client) -> None:
-        self._engine = engine
+    def __init__(self, client: Client) -> None:
         self._client = client
         self._aborted: list[str] = []
-        self.applies = engine.name != "restate"
 
     async def begin(self) -> None:
-        if self.applies:
-            await until_taken(self._client, _worker.POISON, None)
+        await until_taken(self._client, _worker.POISON, None)
 
     async def one(self) -> None:
         """Abort a chat, most likely before it has begun, and clean up."""
-        if not self.applies:
-            return
         async with asyncio.timeout(LIMIT):
             await self._abort_early()
 
@@ -195,8 +190,6 @@ class Faults:
     async def judge(self) -> Counter[str]:
         """What is wrong with these chats, counted."""
         wrong: Counter[str] = Counter()
-        if not self.applies:
-            return wrong
         for id in self._aborted:
             try:
                 await result_of(self._client, id)
@@ -350,7 +343,7 @@ async def run(engine: Engine, options: argparse.Namespace) -> bool:
 
         try:
             async with engine.client() as client:
-                faults = Faults(engine, client)
+                faults = Faults(client)
                 found, twice = await survive(client, workers, ids, options, what, faults)
                 reviving = asyncio.create_task(revive(workers))
                 try:

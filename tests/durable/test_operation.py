@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
 import os
 import sqlite3
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.durable._engines import ROOT, Engine
+from tests.durable._engines import Engine, places
+from tests.durable._lethal import MAX_DEATHS, register, supervised
+from tests.durable.conftest import engine_at
 from tests.durable.figures import turns
 from tests.durable.kills import until_taken
 from tests.durable.test_engines import asking, waits
 from tests.web._server import eventually
 
-from hookline import Agent, ApprovalRequest, Approve, Ask, Deny, ToolCall, define_hook, tool
+from hookline import Agent, ApprovalRequest, Approve, Ask, Deny, Run, ToolCall, define_hook, tool
 from hookline.durable._client import Client
 from hookline.durable._polled.claims import Claim, Selection
 from hookline.durable._polled.jobs import Jobs
@@ -141,6 +140,34 @@ async def test_an_abort_before_the_first_life_ends_the_chat_without_one(
     assert ran == []
 
 
+@pytest.mark.parametrize("engine", ["restate"], indirect=True)
+async def test_an_abort_of_a_chat_that_waits_for_a_slot_wins_over_all_of_its_tools(
+    engine: Engine, client: Client
+) -> None:
+    ran: list[str] = []
+    release = asyncio.Event()
+
+    @tool
+    async def charge(run: Run[Any]) -> str:
+        """Charge."""
+        ran.append(run.chat_id)
+        await release.wait()
+        return "charged"
+
+    model = ScriptedModel(call("charge"), "Done.")
+    agent: Agent[Any] = Agent(model, tools=[charge], runtime=Durable())
+    async with engine.worker(agent, concurrency=1, idle=30.0):
+        first = await client.start("Charge.")
+        await eventually(lambda: ran == [first])
+        id = await client.start("Charge.")
+        assert await client.abort(id, "a mistake")
+        release.set()
+        with pytest.raises(ChatAbortedError, match="a mistake"):
+            await client.result(id)
+        await client.result(first)
+    assert ran == [first]
+
+
 @POLLED
 async def test_an_abort_of_a_parked_chat_wins_over_the_tool_that_was_approved(
     engine: Engine, client: Client
@@ -174,59 +201,23 @@ async def test_an_abort_by_force_ends_a_chat_that_no_worker_can_run(
 
 # ── chats that kill their workers ───────────────────────────────────────────────────────────
 
-MAX_DEATHS = 3
 ONE = Selection(max_deaths=1)
 
 
-class Supervisor:
-    """Begins a worker again whenever it dies, a limited number of times."""
-
-    def __init__(self, engine: Engine, trace: Path, where: str, **options: float) -> None:
-        options = {**engine.options(), **options}
-        self.command = [
-            *(sys.executable, "-P", "-m", "tests.durable._lethal", engine.name, engine.address),
-            *(json.dumps(options), str(trace), where),
-        ]
-        self.deaths = 0
-
-    async def run(self) -> None:
-        while self.deaths <= 2 * MAX_DEATHS:
-            worker = await asyncio.create_subprocess_exec(
-                *self.command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
-            )
-            try:
-                await worker.wait()
-                self.deaths += 1
-            finally:
-                if worker.returncode is None:
-                    worker.kill()
-                    await worker.wait()
-
-
-@asynccontextmanager
-async def supervised(
-    engine: Engine, trace: Path, where: str, **options: float
-) -> AsyncIterator[Supervisor]:
-    supervisor = Supervisor(engine, trace, where, **options)
-    running = asyncio.create_task(supervisor.run())
-    try:
-        yield supervisor
-    finally:
-        running.cancel()
-        await asyncio.wait([running])
-
-
-@POLLED
 @pytest.mark.parametrize("where", ["model", "tool"])
 async def test_a_chat_that_kills_its_workers_is_quarantined_and_its_neighbours_end(
     engine: Engine, client: Client, where: str, tmp_path: Path
 ) -> None:
     trace = tmp_path / "trace"
     trace.touch()
-    good = [await client.start("Work.", chat_id=f"good-{n}") for n in range(10)]
-    await client.start("poison", chat_id="poison")
-    good += [await client.start("Work.", chat_id=f"good-{n}") for n in range(10, 20)]
-    async with supervised(engine, trace, where, max_deaths=MAX_DEATHS) as supervisor:
+    ids = [*[f"good-{n}" for n in range(10)], "poison", *[f"good-{n}" for n in range(10, 20)]]
+    good = [id for id in ids if id != "poison"]
+    if engine.name == "restate":  # it knows no chats before its first worker
+        await register(engine, client)
+    for id in ids:
+        await client.start("poison" if id == "poison" else "Work.", chat_id=id)
+    options = {"max_deaths": MAX_DEATHS, "idle": 30.0 if engine.name == "restate" else 0.1}
+    async with supervised(engine, trace, where, **options) as supervisor:
         for id in good:
             assert (await client.result(id)).text == "Done."
         with pytest.raises(RemoteChatError, match="3 workers died") as caught:
@@ -237,41 +228,102 @@ async def test_a_chat_that_kills_its_workers_is_quarantined_and_its_neighbours_e
     assert max(begun[id] for id in good) <= 2
 
 
-@pytest.mark.parametrize("engine", ["restate"], indirect=True)
+RESTATE = pytest.mark.parametrize("engine", ["restate"], indirect=True)
+
+
+class Repaired:
+    """The model of the workers that die, which kills no more."""
+
+    name = "lethal"
+    begin = 0.0
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
+        self.begin = time.time()
+        yield TextChunk("Done.")
+        yield Finish(finish_reason="stop")
+
+
+@RESTATE
 async def test_a_chat_that_kills_its_workers_begins_after_a_delay_on_restate(
-    engine: Engine, client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    engine: Engine, client: Client, tmp_path: Path
 ) -> None:
-    trace = tmp_path / "trace"
-    trace.touch()
-    async with supervised(engine, trace, "model", idle=30.0) as supervisor:
+    async with supervised(engine, tmp_path / "trace", "model", idle=30.0) as supervisor:
         await until_taken(client, "poison", None)
-        await eventually(lambda: supervisor.deaths == MAX_DEATHS, seconds=120)
-    begins: list[float] = []
-
-    class Model:
-        name = "lethal"
-
-        async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
-            begins.append(time.time())
-            yield TextChunk("Done.")
-            yield Finish(finish_reason="stop")
-
-    caplog.set_level(logging.INFO, "hookline.durable")
-    agent: Agent[Any] = Agent(Model(), runtime=Durable())
-    async with engine.worker(agent, idle=30.0):
+        await eventually(lambda: supervisor.deaths == 3, seconds=60)
+    model = Repaired()
+    async with engine.worker(Agent(model, runtime=Durable()), idle=30.0):
         assert (await client.result("poison")).text == "Done."
-    [record] = [each for each in caplog.records if "goes on in" in each.message]
-    _, delay = cast(tuple[str, float], record.args)
-    assert delay >= 1.0
-    assert begins[0] - record.created >= 0.9 * delay
+    deaths = [event.at for event in await client.timeline("poison") if event.kind == "death"]
+    assert len(deaths) == 3
+    assert model.begin >= deaths[-1] + 0.99
 
 
-@pytest.mark.parametrize("engine", ["restate"], indirect=True)
-async def test_a_chat_that_is_answered_often_begins_without_a_delay_on_restate(
-    engine: Engine, client: Client, caplog: pytest.LogCaptureFixture
+@RESTATE
+async def test_a_chat_that_restate_quarantined_has_no_deaths_after_a_retry(
+    engine: Engine, client: Client, tmp_path: Path
 ) -> None:
-    """An answer is progress: the lives that it wakes up are no row of deaths."""
-    caplog.set_level(logging.INFO, "hookline.durable")
+    async with supervised(engine, tmp_path / "trace", "model", idle=30.0, max_deaths=1):
+        await until_taken(client, "poison", None)
+        with pytest.raises(RemoteChatError, match="1 workers died"):
+            await client.result("poison")
+    assert [status.id for status in await client.list(state="quarantined")] == ["poison"]
+    async with engine.worker(Agent(Repaired(), runtime=Durable()), max_deaths=1):
+        await client.retry("poison")
+        assert (await client.result("poison")).text == "Done."
+
+
+def waiting(begun: list[str], release: asyncio.Event) -> Agent[Any]:
+    """An agent whose tool, which may run again, waits for a release."""
+
+    @tool(idempotent=True)
+    async def wait() -> str:
+        """Wait."""
+        begun.append("wait")
+        await release.wait()
+        return "waited"
+
+    return Agent(ScriptedModel(call("wait"), "Done."), tools=[wait], runtime=Durable())
+
+
+@RESTATE
+async def test_a_life_that_is_cut_off_by_the_stop_of_its_worker_has_not_died(
+    engine: Engine, client: Client
+) -> None:
+    begun: list[str] = []
+    release = asyncio.Event()
+    for count in (1, 2, 3):
+        async with engine.worker(waiting(begun, release), max_deaths=1, idle=30.0) as worker:
+            if count == 1:
+                await client.start("Go.", chat_id="one")
+            await eventually(lambda count=count: len(begun) == count)
+            worker.stop(drain=0.0)
+    release.set()
+    async with engine.worker(waiting(begun, release), max_deaths=1, idle=30.0):
+        assert (await client.result("one")).text == "Done."
+
+
+async def test_a_life_whose_connection_to_restate_breaks_has_not_died(
+    tmp_path: Path,
+) -> None:
+    begun: list[str] = []
+    release = asyncio.Event()
+    with places(("restate",), own=True) as found:
+        engine = engine_at(found.__getitem__, "restate")
+        agent = waiting(begun, release)
+        async with engine.worker(agent, max_deaths=1, idle=30.0), engine.client() as client:
+            await client.start("Go.", chat_id="one")
+            for count in (1, 2, 3):
+                await eventually(lambda count=count: len(begun) == count, seconds=30)
+                engine.where.kill()
+                engine.where.start()
+            release.set()
+            assert (await client.result("one")).text == "Done."
+
+
+@RESTATE
+async def test_the_lives_of_a_chat_that_is_answered_often_have_not_died(
+    engine: Engine, client: Client
+) -> None:
     ran: list[str] = []
     calls = [call("delete", path=f"{n}") for n in range(5)]
     async with engine.worker(asking(ran, calls, "Done.")):
@@ -282,8 +334,10 @@ async def test_a_chat_that_is_answered_often_begins_without_a_delay_on_restate(
                 await asyncio.sleep(0.05)
             await client.answer(id, {request.id: Deny("no")})
         assert (await client.result(id)).text == "Done."
+    kinds = Counter(event.kind for event in await client.timeline(id))
     assert ran == []
-    assert "goes on in" not in caplog.text
+    assert kinds["life"] > 3
+    assert kinds["death"] == 0
 
 
 # ── replay ──────────────────────────────────────────────────────────────────────────────────
@@ -520,7 +574,7 @@ async def test_an_operator_ends_and_forgets_chats_that_wait(
     assert ran == []
 
 
-@pytest.mark.parametrize("engine", ["restate"], indirect=True)
+@RESTATE
 async def test_an_operator_puts_a_chat_on_restate_in_quarantine_and_retries_it(
     engine: Engine, client: Client
 ) -> None:
@@ -540,7 +594,7 @@ async def test_an_operator_puts_a_chat_on_restate_in_quarantine_and_retries_it(
         await client.retry(id)
 
 
-@pytest.mark.parametrize("engine", ["restate"], indirect=True)
+@RESTATE
 async def test_what_restate_cannot_do_names_its_own_means(client: Client) -> None:
     with pytest.raises(UsageError, match="stop its workers"):
         await client.drain()

@@ -8,14 +8,17 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import msgspec
 import pytest
 from tests.durable._engines import free_port
 
 from hookline import Agent, Approve
 from hookline.durable._job import encode_outcome
+from hookline.durable._polled.deaths import Toll
 from hookline.durable.restate import Chats, chats
+from hookline.durable.restate._deaths import mark, toll_of, undone_by
 from hookline.errors import RemoteChatError, StoreError, UsageError
-from hookline.runtimes import Durable
+from hookline.runtimes import Batch, Durable, Line
 from hookline.testing import ScriptedModel
 
 RUNNING = '{"code":470,"message":"has not completed yet","source":"ingress"}'
@@ -159,3 +162,35 @@ def test_a_worker_needs_a_port_to_bind(bind: str) -> None:
     agent: Agent[Any] = Agent(ScriptedModel("x"), runtime=Durable())
     with pytest.raises(UsageError, match="bind="):
         chats(agent, "http://127.0.0.1:8080", bind=bind)
+
+
+# ── the deaths of lives ─────────────────────────────────────────────────────────────────────
+
+
+def batch(*lines: Line) -> bytes:
+    return msgspec.json.encode(Batch(hookline=1, lines=list(lines)))
+
+
+LIFE = batch(Line("life", key="1.a"))
+WORK = batch(Line("begin", "step/0/model"), Line("end", "step/0/model"))
+DIED = asyncio.run(mark())
+
+
+@pytest.mark.parametrize(
+    ("steps", "undone", "toll"),
+    [
+        pytest.param([LIFE, DIED, LIFE, b"", DIED], (), Toll(2, 2), id="two-without-a-call"),
+        pytest.param([DIED, DIED], (), Toll(2, 2), id="before-anything-was-recorded"),
+        pytest.param([LIFE, DIED, LIFE, WORK, DIED], (), Toll(2, 1), id="a-call-begins-a-new-row"),
+        pytest.param([LIFE, DIED, LIFE, LIFE], (), Toll(1, 1), id="an-end-without-a-call"),
+        pytest.param([LIFE, DIED, LIFE, WORK, LIFE], (), Toll(), id="an-end-with-a-call"),
+        pytest.param([LIFE, DIED, LIFE, WORK], (), Toll(), id="the-last-life-ended-with-a-call"),
+        pytest.param([LIFE, DIED, LIFE, DIED], (4,), Toll(1, 1), id="one-taken-back"),
+        pytest.param([LIFE, DIED, LIFE, DIED], (2, 4), Toll(), id="all-taken-back"),
+        pytest.param([LIFE, DIED, LIFE, WORK, DIED], (5,), Toll(), id="lost-after-a-call"),
+    ],
+)
+def test_lives_count_as_deaths_unless_they_end_well_or_take_it_back(
+    steps: list[bytes], undone: tuple[int, ...], toll: Toll
+) -> None:
+    assert toll_of(steps, [undone_by(step) for step in undone]) == toll

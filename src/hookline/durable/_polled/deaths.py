@@ -67,11 +67,15 @@ class Toll(NamedTuple):
 
 def outcome_of(id: str, deaths: int) -> str:
     """Return the outcome of a quarantined chat."""
-    words = (
+    return encode_outcome(id, RemoteChatError(id, "WorkerDied", words_of(id, deaths)))
+
+
+def words_of(id: str, deaths: int) -> str:
+    """Return why a chat is quarantined."""
+    return (
         f"{deaths} workers died while they ran this chat; find out why, then call "
         f"retry({id!r}) or abort({id!r}, force=True)"
     )
-    return encode_outcome(id, RemoteChatError(id, "WorkerDied", words))
 
 
 class Progress:

@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
-from typing import Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn
 
 import msgspec
 
 from hookline.durable._job import Fields, fields_of
 from hookline.durable._status import ChatStatus, Counts, Query, Record, State, state_of
 from hookline.durable.restate._journal import (
-    batches_of,
+    death_in,
     input_of,
+    is_batch,
     lives_of,
     messages_of,
+    steps_of,
     times_of,
 )
-from hookline.durable.restate._requests import Ingress, admin_of
-from hookline.errors import StoreError, UsageError
+from hookline.durable.restate._results import Results, quoted
+from hookline.errors import UsageError
 
-T = TypeVar("T")
 _PAGE: Final = 1000  # chats of one query
 _LOOK: Final = 0.02  # seconds between two looks at an invocation that is being killed or paused
 _LOOKS: Final = 500
@@ -67,29 +68,8 @@ class _Group(msgspec.Struct, frozen=True):
     created: datetime
 
 
-class Board(Ingress):
+class Board(Results):
     """A client of a Restate server and of its admin API."""
-
-    def __init__(self, url: str, name: str, headers: dict[str, str], admin: str | None) -> None:
-        super().__init__(url, name, headers)
-        self._admin = (admin or admin_of(url)).rstrip("/")
-
-    async def _rows(self, kind: type[T], sql: str) -> list[T]:
-        body = msgspec.json.encode({"query": sql})
-        answer = await self._ask("POST", f"{self._admin}/query", body)
-        if not answer.is_success:
-            raise StoreError(
-                f"Restate's admin API at {self._admin} refused a query: status "
-                f"{answer.status_code}; check admin=, and see Restate's log"
-            )
-        try:
-            rows = msgspec.json.decode(answer.content, type=dict[str, list[kind]])  # type: ignore[valid-type]
-        except msgspec.DecodeError as exc:
-            raise UsageError(
-                f"the server at {self._admin} is not Restate's admin API: {exc}; pass its address "
-                "as admin="
-            ) from exc
-        return rows["rows"]
 
     async def _act(self, invocation: str, action: str) -> bool:
         path = f"{self._admin}/invocations/{invocation}/{action}"
@@ -101,13 +81,13 @@ class Board(Ingress):
             "SELECT i.id AS invocation, i.target_service_key AS id, i.status, "
             "i.created_at AS created, i.completed_at AS ended, j.entry_json AS entry "
             "FROM sys_invocation i LEFT JOIN sys_journal j ON j.id = i.id AND j.index = 0 "
-            f"WHERE i.target_service_name = {_quoted(self._name)} "
+            f"WHERE i.target_service_name = {quoted(self._name)} "
             f"AND i.target_handler_name = 'run' {where} "
             f"ORDER BY i.created_at, i.id LIMIT {_PAGE} OFFSET {offset}",
         )
 
     async def _chat(self, id: str) -> _Chat:
-        for chat in await self._select(f"AND i.target_service_key = {_quoted(id)}"):
+        for chat in await self._select(f"AND i.target_service_key = {quoted(id)}"):
             return chat
         raise self._unknown(id)
 
@@ -125,7 +105,7 @@ class Board(Ingress):
         """Return the chats that match, the oldest first."""
         where = ""
         if query.id is not None:
-            where += f" AND i.target_service_key = {_quoted(query.id)}"
+            where += f" AND i.target_service_key = {quoted(query.id)}"
         if query.before is not None:
             where += f" AND i.created_at < {_time(query.before)}"
         if query.state is not None:
@@ -169,7 +149,7 @@ class Board(Ingress):
         groups = await self._rows(
             _Group,
             "SELECT status, count(*) AS chats, min(created_at) AS created FROM sys_invocation "
-            f"WHERE target_service_name = {_quoted(self._name)} AND target_handler_name = 'run' "
+            f"WHERE target_service_name = {quoted(self._name)} AND target_handler_name = 'run' "
             "GROUP BY status",
         )
         chats = {group.status: group.chats for group in groups}
@@ -183,18 +163,22 @@ class Board(Ingress):
             quarantined=chats.get("paused", 0),
         )
 
+    async def _journal(self, chat: _Chat) -> list[tuple[float, Any]]:
+        entries = await self._rows(
+            _Entry,
+            "SELECT appended_at AS at, entry_json AS entry FROM sys_journal "
+            f"WHERE id = {quoted(chat.invocation)} ORDER BY index",
+        )
+        return [(entry.at.timestamp(), msgspec.json.decode(entry.entry)) for entry in entries]
+
     async def record(self, id: str) -> Record:
         """Return all that is known about a job. Raises UsageError for an unknown job."""
         chat = await self._chat(id)
         outcome = await self._outcome(id) if chat.status == "completed" else None
-        entries = await self._rows(
-            _Entry,
-            "SELECT appended_at AS at, entry_json AS entry FROM sys_journal "
-            f"WHERE id = {_quoted(chat.invocation)} ORDER BY index",
-        )
-        journal = [(entry.at.timestamp(), msgspec.json.decode(entry.entry)) for entry in entries]
-        batches = batches_of(journal)
-        at_key = f"service_name = {_quoted(self._name)} AND service_key = {_quoted(id)}"
+        journal = await self._journal(chat)
+        steps = steps_of(journal)
+        batches = [(at, data) for at, data in steps if is_batch(data)]
+        at_key = f"service_name = {quoted(self._name)} AND service_key = {quoted(id)}"
         questions = await self._rows(
             _Text,
             f"SELECT key, value_utf8 AS text FROM state WHERE {at_key} "
@@ -209,8 +193,8 @@ class Board(Ingress):
         requests = await self._rows(
             _Invocation,
             "SELECT id, created_at AS created FROM sys_invocation "
-            f"WHERE target_service_name = {_quoted(self._name)} AND target_handler_name = 'abort' "
-            f"AND target_service_key = {_quoted(id)} ORDER BY created_at LIMIT 1",
+            f"WHERE target_service_name = {quoted(self._name)} AND target_handler_name = 'abort' "
+            f"AND target_service_key = {quoted(id)} ORDER BY created_at LIMIT 1",
         )
         created = chat.created.timestamp()
         ended = None if chat.ended is None else chat.ended.timestamp()
@@ -225,7 +209,7 @@ class Board(Ingress):
             state=None if outcome is None else state_of(outcome),
             outcome=outcome,
             input=input_of(chat.entry),
-            lives=list(lives_of(batches)),
+            lives=list(lives_of(steps)),
             batches=batches,
             questions=[
                 (
@@ -253,19 +237,24 @@ class Board(Ingress):
         return await self._act(chat.invocation, action) and await self._until(id, status)
 
     async def retry(self, id: str) -> bool:
-        """Resume a paused job; False if it is not paused."""
+        """Resume a paused job, and take its deaths back; False if it is not paused."""
         chat = await self._chat(id)
-        return chat.status == "paused" and await self._act(chat.invocation, "resume")
+        if chat.status != "paused":
+            return False
+        steps = enumerate(steps_of(await self._journal(chat)), 1)
+        if deaths := [number for number, (_, data) in steps if death_in(data) is not None]:
+            await self.undo(id, deaths)
+        return await self._act(chat.invocation, "resume")
 
     async def delete(self, id: str) -> bool:
         """Delete a job that is over, and the answers to it; False if it is not over."""
         if (await self._chat(id)).status != "completed":
             return False
-        names = f"{_quoted(self._name)}, {_quoted(self._name + '-answers')}"
+        names = f"{quoted(self._name)}, {quoted(self._name + '-answers')}"
         invocations = await self._rows(
             _Invocation,
             f"SELECT id, created_at AS created FROM sys_invocation WHERE status = 'completed' "
-            f"AND target_service_name IN ({names}) AND target_service_key = {_quoted(id)}",
+            f"AND target_service_name IN ({names}) AND target_service_key = {quoted(id)}",
         )
         for invocation in invocations:
             await self._act(invocation.id, "purge")
@@ -304,10 +293,6 @@ class Board(Ingress):
         raise UsageError(
             f"chats of {self._name!r} cannot be drained on Restate; start a worker to continue them"
         )
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _time(at: float) -> str:

@@ -25,9 +25,11 @@ from hookline import Agent
 from hookline.durable._client import Client
 from hookline.durable._extra import needed
 from hookline.durable._job import MakeDeps, Relay, check_agent
+from hookline.durable._polled.deaths import MAX_DEATHS
 from hookline.durable._urls import Policy
 from hookline.durable.restate._admin import address_for
 from hookline.durable.restate._board import Board
+from hookline.durable.restate._reports import Reports
 from hookline.durable.restate._requests import Ingress
 from hookline.errors import StoreError, UsageError
 from hookline.points import as_tuple
@@ -39,6 +41,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 DAY = 86_400.0
+_CLOSING = 1.0  # seconds for lives that are cut off to close their step
 
 
 class Chats(Client):
@@ -76,6 +79,7 @@ class Worker:
         relay: Relay | None = None,
         name: str = "hookline",
         concurrency: int = 100,
+        max_deaths: int = MAX_DEATHS,
         idle: float = 30.0,
         retention: float = 30 * DAY,
         identity_keys: Sequence[str] = (),
@@ -95,9 +99,12 @@ class Worker:
             )
         if not bind.rpartition(":")[2].isdecimal():
             raise UsageError(f"bind={bind!r} must be a host and a port, such as '127.0.0.1:9080'")
+        if max_deaths < 1:
+            raise UsageError(f"max_deaths={max_deaths!r} must be at least 1")
         restate = needed("restate")
         module = import_module("hookline.durable.restate._services")  # imports the SDK
         self._lives: set[Journal] = set()
+        self._reports = None if url is None else Reports(url, name, admin)
         services = module.services_of(
             agent,
             deps=deps,
@@ -107,6 +114,8 @@ class Worker:
             idle=idle,
             retention=retention,
             lives=self._lives,
+            reports=self._reports,
+            max_deaths=max_deaths,
         )
         keys = list(as_tuple("identity_keys", identity_keys))
         self._app = restate.app(services, protocol="bidi", identity_keys=keys)
@@ -139,6 +148,8 @@ class Worker:
         while True:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
+                if self._reports is not None:
+                    await self._reports.aclose()
                 if self._relay is not None:
                     await self._relay.aclose()
                 await send({"type": "lifespan.shutdown.complete"})
@@ -237,6 +248,10 @@ class Worker:
             elif self._calls:
                 await asyncio.wait(self._calls, timeout=self._drain)
         finally:
+            if self._lives:  # they close their step, so that they have not died
+                for journal in list(self._lives):
+                    journal.halt()
+                await asyncio.wait(self._calls, timeout=_CLOSING)
             while self._calls:  # Restate continues these chats elsewhere
                 for call in self._calls:
                     call.cancel()
@@ -259,6 +274,7 @@ def chats(
     version: str | None = None,
     policy: Policy = "upgrade",
     concurrency: int = 100,
+    max_deaths: int = MAX_DEATHS,
     idle: float = 30.0,
     retention: float = 30 * DAY,
     identity_keys: Sequence[str] = (),
@@ -294,6 +310,7 @@ def chats(
         relay=relay,
         name=name,
         concurrency=concurrency,
+        max_deaths=max_deaths,
         idle=idle,
         retention=retention,
         identity_keys=identity_keys,

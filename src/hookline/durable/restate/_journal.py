@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -10,8 +11,9 @@ import msgspec
 from hookline.runtimes import Batch
 
 _batch: Final = msgspec.json.Decoder(Batch)
-MARK: Final = b'"messages"'
-"""The step after which a life has collected messages; the other steps are batches."""
+_DEATH: Final = b'{"death":'
+MESSAGES: Final = b'"messages"'
+"""The step after which a life has collected messages."""
 
 
 def promise_of(message: int | str) -> str:
@@ -46,11 +48,27 @@ def _completion(entry: Any, kind: str) -> Any:
     return notification and notification.get("Completion", {}).get(kind)
 
 
-def batches_of(journal: list[tuple[float, Any]]) -> list[tuple[float, bytes]]:
-    """The batches of the chat's record, with their times."""
-    runs = [(at, _completion(entry, "Run")) for at, entry in journal]
-    steps = [(at, bytes(run["result"].get("Success", b""))) for at, run in runs if run]
-    return [(at, data) for at, data in steps if data not in (b"", MARK)]
+def steps_of(journal: list[tuple[float, Any]]) -> list[tuple[float, bytes]]:
+    """The steps that have ended: batches, marks of deaths and of messages, and empty ones."""
+    completions = [(at, _completion(entry, "Run")) for at, entry in journal]
+    return [(at, bytes(step["result"].get("Success", b""))) for at, step in completions if step]
+
+
+async def mark() -> bytes:
+    """Return what closes the step of a life that has died."""
+    return _DEATH + f"{time.time():.3f}}}".encode()
+
+
+def death_in(data: bytes) -> float | None:
+    """Return when a death was noticed, if this step is a mark."""
+    if not data.startswith(_DEATH):
+        return None
+    return msgspec.json.decode(data, type=dict[str, float])["death"]
+
+
+def is_batch(step: bytes) -> bool:
+    """Whether a step is a batch of the chat's record."""
+    return step not in (b"", MESSAGES) and death_in(step) is None
 
 
 def times_of(journal: list[tuple[float, Any]]) -> dict[str, float]:
@@ -70,14 +88,23 @@ def times_of(journal: list[tuple[float, Any]]) -> dict[str, float]:
 
 
 def lives_of(
-    batches: list[tuple[float, bytes]],
+    steps: list[tuple[float, bytes]],
 ) -> Iterator[tuple[str, str | None, float, float | None, str | None]]:
     """The lives of a chat: Restate does not tell which worker ran them, so they have numbers."""
-    for at, data in batches:
+    name, begin = "", 0.0
+    for at, data in steps:
+        if death_in(data) is not None:
+            yield name, None, begin or at, at, "died"
+            name, begin = "", 0.0
+            continue
         try:
-            lines = _batch.decode(data).lines
+            lines = _batch.decode(data).lines if data else []
         except msgspec.DecodeError:  # of newer code
             continue
         for line in lines:
             if line.kind == "life":
-                yield f"{line.key}.", None, at, None, None
+                if begin:
+                    yield name, None, begin, None, None
+                name, begin = f"{line.key}.", at
+    if begin:
+        yield name, None, begin, None, None

@@ -1,8 +1,8 @@
 """The messages that clients have sent into a chat: promises of its workflow, numbered from 1.
 
 A client resolves the next promise that is free. A life waits for the first promise that it does not
-know. Once it is resolved, the life records the step MARK, and then peeks at the promises after it
-until one is free. So the requests of a replay follow from the journal here, too.
+know. Once it is resolved, the life records the step MESSAGES, and then peeks at the promises after
+it until one is free. So the requests of a replay follow from the journal here, too.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Messages:
         return bool(self.next.is_completed())
 
     async def collect(self) -> list[Sent]:
-        """Collect the messages that are there; MARK must be the last step of the journal."""
+        """Collect the messages that are there; MESSAGES must be the last step of the journal."""
         messages: list[Sent] = []
         body: bytes | None = await self.next
         while body is not None:

@@ -191,6 +191,10 @@ class Ingress:
         await self._call(f"/{self._name}/{id}/abort", reason)
         return True
 
+    async def undo(self, id: str, steps: list[int]) -> None:
+        """Take the deaths of lives back that had these steps open."""
+        await self._call(f"/{self._name}/{id}/undo", steps)
+
     def admin(self, url: str | None, name: str, uri: str) -> Admin:
         """The admin API at `url`, for a worker at `uri`."""
         return Admin(self._ask, url or admin_of(self._url), name, uri)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final
@@ -26,19 +27,25 @@ from hookline.durable._job import (
     fields_of,
     run_job,
 )
-from hookline.durable._polled.deaths import Toll, is_call
+from hookline.durable._polled.deaths import LONGEST_DELAY, PATIENCE, words_of
 from hookline.durable._trace import in_trace
+from hookline.durable.restate._deaths import toll_of, undone_by
+from hookline.durable.restate._journal import death_in
 from hookline.durable.restate._messages import deliver
+from hookline.durable.restate._reports import Reports
+from hookline.durable.restate._slots import Busy, Slots
 from hookline.durable.restate._workflow import ABORT, WorkflowLog, answer_to, question
 from hookline.errors import JournalError
-from hookline.runtimes import Halted, Journal, read_log
+from hookline.runtimes import Halted, Journal
 
 logger = logging.getLogger("hookline.durable")
 _bytes: Final = BytesSerde()
 _SOON: Final = timedelta(milliseconds=50)  # before another worker goes on
-_BUSY: Final = timedelta(seconds=1)  # before a chat asks for a place again
 _REFUSAL_DELAY: Final = timedelta(seconds=30)  # before another worker, or newer code, tries again
-_LONGEST_DELAY: Final = 10.0  # seconds before a chat whose lives record nothing goes on
+_PAUSE: Final = timedelta(
+    seconds=PATIENCE
+)  # before a chat that could not be quarantined asks again
+_LONGEST_DELAY: Final = 10.0  # seconds before a suspect begins, if its deaths may not count
 _RETRY: Final = restate.InvocationRetryPolicy(
     initial_interval=timedelta(milliseconds=50),
     exponentiation_factor=2.0,
@@ -58,12 +65,14 @@ def services_of(
     idle: float,
     retention: float,
     lives: set[Journal],
+    reports: Reports | None,
+    max_deaths: int,
 ) -> Sequence[restate.Workflow | restate.VirtualObject]:
     """Return the services that run an agent's chats; `lives` has the journals of those that run."""
     workflow = restate.Workflow(name)
     gate = restate.VirtualObject(f"{name}-answers", invocation_retry_policy=_RETRY)
     wait = timedelta(seconds=idle)
-    slots = asyncio.Semaphore(concurrency)
+    slots = Slots(concurrency, idle / 2)  # Restate gives up a call that is silent for long
 
     @workflow.main(
         name="run",
@@ -82,21 +91,28 @@ def services_of(
         log = WorkflowLog(context, expire_in, idle / 3)
 
         async def chat(journal: Journal) -> Response:
-            # Other chats go on meanwhile, should this one kill the worker again.
-            if delay := min(_delay_after(context.key(), log.batches), idle / 3):
-                logger.info("durable chat %s goes on in %.1f s", context.key(), delay)
-                await asyncio.sleep(delay)
+            await log.has_opened.wait()  # if the worker dies from now on, it is noticed
             with in_trace(fields_of(job.decode()).trace):
                 return await run_job(agent, journal, job.decode(), deps, relay)
 
-        try:  # Restate gives up a call that is silent for long
-            await asyncio.wait_for(slots.acquire(), idle / 2)
-        except TimeoutError as exc:
-            raise RetryableError("the worker is busy", retry_after=_BUSY) from exc
+        await log.read()
+        strikes = await _strikes(context, log, reports, max_deaths)
         try:
-            return await _live(context.key(), chat, log, lives)
-        finally:
-            slots.release()
+            async with slots.slot(strikes, log.has_call, log.make_room):
+                return await _live(context.key(), chat, log, lives)
+        except Busy as exc:
+            raise RetryableError(str(exc), retry_after=timedelta(seconds=exc.delay)) from exc
+        except BaseException:
+            if log.open_step is not None and reports is not None:
+                reports.take_back(context.key(), log.open_step)
+            raise
+
+    @workflow.handler(name="undo")
+    async def undo(context: restate.WorkflowSharedContext, steps: list[int]) -> None:
+        for step in steps:
+            promise = context.promise(undone_by(step), serde=_bytes)
+            if await promise.peek() is None:
+                await promise.resolve(b"undone")
 
     @workflow.handler(name="abort")
     async def abort(context: restate.WorkflowSharedContext, reason: str) -> None:
@@ -146,24 +162,25 @@ def services_of(
     return workflow, gate
 
 
-def _delay_after(id: str, batches: list[bytes]) -> float:
-    """Return the seconds before the next life; from the second without progress, they double.
-
-    Progress is a recorded call or answer. The lives in a row without it count. The record does not
-    tell the death of a worker from another end, so this only delays the chat.
-    """
-    lives, begins = 0, set[str]()
-    for line in read_log(id, batches):
-        if line.kind == "life":
-            lives += 1
-            begins.clear()
-        elif line.kind == "begin":
-            begins.add(line.key)
-        elif line.kind == "end":
-            call_ended = is_call(line.key) and line.key in begins
-            if call_ended or line.key.endswith("/answer"):
-                lives = 0
-    return min(Toll(stalls=lives).delay, _LONGEST_DELAY)
+async def _strikes(
+    context: restate.WorkflowContext, log: WorkflowLog, reports: Reports | None, max_deaths: int
+) -> int:
+    """Return the strikes against a chat. Raises RetryableError if it begins later, or never."""
+    times = [at for data in log.steps if (at := death_in(data)) is not None]
+    if not times:
+        return 0
+    toll = None if reports is None else await reports.toll(context.key(), log.steps)
+    delay = LONGEST_DELAY
+    if toll is None:  # a death may have been taken back
+        toll, delay = toll_of(log.steps, ()), _LONGEST_DELAY
+    elif reports is not None and toll.strikes >= max_deaths:
+        reports.quarantine(context.key(), context.request().id)
+        raise RetryableError(words_of(context.key(), toll.deaths), retry_after=_PAUSE)
+    delay = times[-1] + min(toll.delay, delay) - time.time()
+    if delay > 0:
+        words = f"the chat begins in {delay:.1f} seconds, because its worker died"
+        raise RetryableError(words, retry_after=timedelta(seconds=delay))
+    return max(toll.strikes, min(toll.deaths, 1))
 
 
 async def _live(

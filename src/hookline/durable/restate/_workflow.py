@@ -5,15 +5,17 @@ from the log: each batch is a step `log`. After a batch with a question come the
 workflow's state, a promise for its answer, and a delayed message for its expiry. Only `drive` talks
 to the engine. A step `log` stays open while the chat is active, so the connection is monitored.
 It ends empty after a while, as a sign of life, and when the chat only waits. Restate then suspends
-the workflow, and it takes up no memory until an answer arrives. `_messages.py` describes how a
-message comes in; it does not wake a chat that only waits.
+the workflow, and it takes up no memory until an answer arrives. If the worker dies, the step stays
+open, and the next life closes it with a mark (see `_deaths`). So a chat continues after a batch
+only once the next step is open. `_messages.py` describes how a message comes in; it does not wake a
+chat that only waits.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from datetime import timedelta
 from typing import Any, Final, Protocol, cast
 
@@ -25,7 +27,8 @@ from restate.server_context import restate_context_is_replaying
 
 from hookline import ApprovalRequest
 from hookline.durable._job import Decision, read_decision
-from hookline.durable.restate._journal import MARK
+from hookline.durable._polled.deaths import Progress
+from hookline.durable.restate._journal import MESSAGES, is_batch, mark
 from hookline.durable.restate._messages import Messages
 from hookline.runtimes import Batch, Halted, Journal, Line
 
@@ -72,6 +75,13 @@ class WorkflowLog:
         self._expire = expire
         self._sign = sign
         self.batches: list[bytes] = []  # of earlier lives
+        self.steps: list[bytes] = []  # all that have ended in earlier lives
+        self.has_opened = asyncio.Event()  # whether a step of this life is open at Restate
+        self.has_call = asyncio.Event()  # whether this life has recorded a call
+        self.open_step: int | None = None  # its number
+        self._journal: Journal | None = None
+        self._steps = 0
+        self._progress = Progress()
         self._aborted: _Future | None = self._promise(ABORT)
         self.messages = Messages(context)
         self._answers: dict[str, _Future] = {}
@@ -89,14 +99,20 @@ class WorkflowLog:
     # ── what the journal asks for ───────────────────────────────────────────────────────────
 
     async def read(self) -> list[bytes]:
+        """Read the log, once; close the step of a life that has died."""
         while restate_context_is_replaying.get():
-            data = await self._context.run_typed("log", _nothing, _options)
-            if data == MARK:
+            data = await self._step(mark)
+            self.steps.append(data)
+            if data == MESSAGES:
                 await self.messages.collect()
-            elif data:
+            elif is_batch(data):
                 self.batches.append(data)
                 self._follow(data)
         return self.batches
+
+    def _step(self, fn: Callable[[], Coroutine[Any, Any, bytes]]) -> _Future:
+        self._steps += 1
+        return _future(self._context.run_typed("log", fn, _options))
 
     async def append(self, data: bytes) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -118,6 +134,11 @@ class WorkflowLog:
     def poke(self) -> None:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
+
+    def make_room(self) -> None:
+        """End this life between two steps."""
+        if self._journal is not None:
+            self._journal.drain()
 
     # ── what the engine is asked for ────────────────────────────────────────────────────────
 
@@ -143,6 +164,7 @@ class WorkflowLog:
 
     async def drive(self, journal: Journal, chat: asyncio.Task[Any]) -> None:
         """Serve the journal's requests until the chat or this life has ended."""
+        self._journal = journal
         chat.add_done_callback(lambda _: self.poke())
         self._open = lambda: not (journal.resting and self._inside == len(self._waiters) > 0)
         self._over = chat.done
@@ -151,12 +173,13 @@ class WorkflowLog:
         try:
             while lane is not None or self._out is not None or not chat.done():
                 if lane is None and not rests:
-                    lane = _future(self._context.run_typed("log", self._next, _options))
+                    lane = self._step(self._next)
+                    self.open_step = self._steps
                 await _completed(self._awaited(lane), lane, chat)
                 rests = not await self._hand_out(journal) and rests
                 if lane is not None and lane.is_completed():
                     data = await lane
-                    lane = None
+                    lane = self.open_step = None
                     rests = not data and not self._open()
                     await self._wrote(data, journal)
         except BaseException:
@@ -177,7 +200,11 @@ class WorkflowLog:
         return futures
 
     async def _next(self) -> bytes:
-        """Return the next batch, or MARK; empty if nothing comes for a while, or can come."""
+        """Return the next batch, or MESSAGES; empty if nothing comes for a while, or can come."""
+        self.has_opened.set()
+        waiter, self._batch_waiter = self._batch_waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
         while self._out is None and not self._over() and not self.messages.waiting:
             was_open = self._open()
             self._wake = asyncio.get_running_loop().create_future()
@@ -185,21 +212,20 @@ class WorkflowLog:
             if not self._wake.done() and was_open == self._open():
                 break
         if self._out is None:
-            return MARK if self.messages.waiting and not self._over() else b""
+            return MESSAGES if self.messages.waiting and not self._over() else b""
         (data, self._batch_waiter), self._out = self._out, None
         return data
 
     async def _wrote(self, data: bytes, journal: Journal) -> None:
-        if data == MARK:
+        """Follow a step. The chat goes on once the next step is open."""
+        if data == MESSAGES:
             for sent in await self.messages.collect():
                 if sent.interrupts:
                     journal.interrupt(sent.message.id)
-            return
-        if data:
+        elif data:
             self._follow(data)
-        waiter, self._batch_waiter = self._batch_waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+            if self._progress.look(data):
+                self.has_call.set()
 
     async def _hand_out(self, journal: Journal) -> bool:
         """Pass new answers to the chat; False if there are none."""
@@ -251,10 +277,6 @@ async def _completed(futures: list[Any], lane: _Future | None, chat: asyncio.Tas
 def _future(value: object) -> _Future:
     """Cast to the full type, which the SDK's annotations do not express."""
     return cast("_Future", value)
-
-
-async def _nothing() -> bytes:
-    return b""  # the step was open when an earlier life ended
 
 
 def _retrieve(task: asyncio.Future[Any]) -> None:
