@@ -207,6 +207,13 @@ LIMITS: Final[tuple[tuple[str, str, str, dict[str, Any], bool], ...]] = (
         False,
     ),
     (
+        "disk",
+        "for i in $(seq 24); do head -c 4M /dev/urandom > big$i; sleep 0.1; done; sleep 2; echo end",
+        "",
+        {"disk_bytes": 32 << 20},
+        True,
+    ),
+    (
         "private /tmp",
         "head -c 4M /dev/zero > /tmp/x; echo end",
         "end",
