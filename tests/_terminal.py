@@ -12,7 +12,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -42,10 +42,19 @@ def program(*arguments: str) -> list[str]:
 
 
 class Terminal:
-    """`raw` is all that was printed, `lines` what the screen shows, from its first line on."""
+    """A command, or a function that starts a process with the terminal as its own.
+
+    `raw` is all that was printed, `lines` what the screen shows, from its first line on.
+    """
 
     def __init__(
-        self, command: Sequence[str], cwd: Path, *, columns: int = 80, rows: int = 50, **env: str
+        self,
+        command: Sequence[str] | Callable[[int], Any],
+        cwd: Path,
+        *,
+        columns: int = 80,
+        rows: int = 50,
+        **env: str,
     ) -> None:
         self.raw = b""
         self._seen = 0  # how much of the text was waited for already
@@ -54,15 +63,18 @@ class Terminal:
         self._stream: Any = pyte.ByteStream(self._screen)
         self._ours, theirs = os.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", OWN, *command],
-            cwd=cwd,
-            env=environment(**env),
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-        )
+        if callable(command):
+            self.process: Any = command(theirs)
+        else:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", OWN, *command],
+                cwd=cwd,
+                env=environment(**env),
+                stdin=theirs,
+                stdout=theirs,
+                stderr=theirs,
+                start_new_session=True,
+            )
         os.close(theirs)
 
     def __enter__(self) -> Self:
@@ -167,4 +179,4 @@ class Terminal:
         until = time.monotonic() + PATIENCE
         while self._read(until):
             pass
-        return self.process.wait(PATIENCE)
+        return int(self.process.wait(PATIENCE))
