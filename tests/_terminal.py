@@ -12,11 +12,14 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import pyte
+
+from hookline.cli import main
 
 # Makes the terminal the program's own, so that Ctrl-C on it is a SIGINT, which is not ignored even
 # where the tests run in the background of a shell; then becomes the program.
@@ -39,6 +42,50 @@ def environment(**more: str) -> dict[str, str]:
 def program(*arguments: str) -> list[str]:
     """The command, as a user runs it."""
     return [sys.executable, "-W", "error", "-m", "hookline", *arguments]
+
+
+class Fork:
+    """The command `hookline` in a fork of this process, with a terminal as its own.
+
+    A user without rights cannot start Python if it is in the home of root. Its fork can go on.
+    """
+
+    def __init__(
+        self, arguments: Sequence[str], cwd: Path, terminal: int, env: Mapping[str, str]
+    ) -> None:
+        self.returncode: int | None = None
+        self._pid = os.fork()
+        if self._pid:
+            return
+        status = 1
+        try:
+            os.setsid()
+            fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+            for fd in range(3):
+                os.dup2(terminal, fd)
+            sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w")
+            os.chdir(cwd)
+            os.environ.clear()
+            os.environ.update(env)
+            status = main(list(arguments))
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            os._exit(status)
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+    def kill(self) -> None:
+        os.kill(self._pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        if self.returncode is None:
+            os.waitpid(self._pid, 0)
 
 
 class Terminal:

@@ -183,7 +183,7 @@ async def test_a_command_ends_though_nobody_reads_its_output(sandbox, view):
     job = await sandbox.start("yes", view, CommandLimits())
     output = job.output()
     await anext(output)
-    while not job._process.stdout._paused:
+    while not job._process.stdout._paused:  # noqa: ASYNC110
         await asyncio.sleep(0)
     await output.aclose()
     async with asyncio.timeout(20):

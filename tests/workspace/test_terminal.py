@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import sys
-import termios
-import traceback
-
 import pytest
-from tests._terminal import Terminal, environment
-
-from hookline.cli import main
+from tests._terminal import Fork, Terminal, environment
 
 MODULE = r"""
 from hookline import Agent
@@ -32,46 +24,6 @@ agent = Agent(
 )
 """
 PRICES = "VAT = 0.19\n\n\ndef vat(net):\n    return net * VAT\n"
-
-
-class Fork:
-    """The command in a fork of this process: as a user without rights, no program can be started
-    that is in the home of root, where Python may be."""
-
-    def __init__(self, arguments, cwd, terminal, env):
-        self.returncode = None
-        self.pid = os.fork()
-        if self.pid:
-            return
-        status = 1
-        try:
-            os.setsid()
-            fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
-            for fd in range(3):
-                os.dup2(terminal, fd)
-            sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")
-            os.chdir(cwd)
-            os.environ.clear()
-            os.environ.update(env)
-            status = main(arguments)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            os._exit(status)
-
-    def poll(self):
-        if self.returncode is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
-        return self.returncode
-
-    def kill(self):
-        os.kill(self.pid, 9)
-
-    def wait(self):
-        if self.returncode is None:
-            os.waitpid(self.pid, 0)
 
 
 @pytest.fixture
