@@ -194,7 +194,7 @@ def test_a_change_that_was_not_made_is_made(lives, folder, tool):
     chat.killed(before_rename)
     assert (folder / "a.txt").read_text() == "old\n"
     _, answer = chat.ended()
-    assert "1 lines added, 1 removed" in answer
+    assert "lines added: 1, removed: 1" in answer
     assert (folder / "a.txt").read_text() == "new\n"
     assert chat.ran == ["read", tool, tool]
 

@@ -244,11 +244,11 @@ def test_no_file_is_made_outside_or_in_what_is_no_folder(root, folder, path):
 
 async def test_write_and_edit_say_what_they_did(hands, folder):
     hands = hands()
-    assert "created a/b.txt: 2 lines added" in await hands.text(
+    assert "created a/b.txt; lines added: 2" in await hands.text(
         "write", path="a/b.txt", text="x\ny\n"
     )
     edits = [{"old": "x", "new": "z"}, {"old": "y\n", "new": "y\nw\n"}]
-    assert "2 lines added, 1 removed" in await hands.text("edit", path="a/b.txt", edits=edits)
+    assert "lines added: 2, removed: 1" in await hands.text("edit", path="a/b.txt", edits=edits)
     assert (folder / "a" / "b.txt").read_text() == "z\ny\nw\n"
 
 

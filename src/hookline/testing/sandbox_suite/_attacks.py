@@ -208,7 +208,8 @@ LIMITS: Final[tuple[tuple[str, str, str, dict[str, Any], bool], ...]] = (
     ),
     (
         "disk",
-        "for i in $(seq 24); do head -c 4M /dev/urandom > big$i; sleep 0.1; done; sleep 2; echo end",
+        "for i in $(seq 24); do head -c 4M /dev/urandom > big$i; sleep 0.1; done; "
+        "sleep 2; echo end",
         "",
         {"disk_bytes": 32 << 20},
         True,
