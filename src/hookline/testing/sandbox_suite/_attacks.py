@@ -217,8 +217,8 @@ LIMITS: Final[tuple[tuple[str, str, str, dict[str, Any], bool], ...]] = (
     ),
     (
         "private /tmp",
-        "head -c 4M /dev/zero > /tmp/x; echo end",
-        "end",
+        "head -c 4M /dev/zero > /tmp/x; wc -c < /tmp/x",
+        "1048576",
         {"tmp_bytes": 1 << 20},
         False,
     ),

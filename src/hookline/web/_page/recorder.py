@@ -8,7 +8,7 @@ timeline as from the stream.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -196,6 +196,8 @@ class Record:
 
 def _shortened(data: Any) -> Any:
     """Shorten the difference of a file."""
-    if not isinstance(data, dict) or not isinstance(diff := data.get("diff"), str):
+    if not isinstance(data, dict):
         return data
-    return {**data, "diff": cut(diff, DIFF)}
+    fields = cast("dict[str, Any]", data)
+    text = fields.get("diff")
+    return {**fields, "diff": cut(text, DIFF)} if isinstance(text, str) else fields
