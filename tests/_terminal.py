@@ -12,11 +12,14 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import pyte
+
+from hookline.cli import main
 
 # Makes the terminal the program's own, so that Ctrl-C on it is a SIGINT, which is not ignored even
 # where the tests run in the background of a shell; then becomes the program.
@@ -41,11 +44,64 @@ def program(*arguments: str) -> list[str]:
     return [sys.executable, "-W", "error", "-m", "hookline", *arguments]
 
 
-class Terminal:
-    """`raw` is all that was printed, `lines` what the screen shows, from its first line on."""
+class Fork:
+    """The command `hookline` in a fork of this process, with a terminal as its own.
+
+    A user without rights cannot start Python if it is in the home of root. Its fork can go on.
+    """
 
     def __init__(
-        self, command: Sequence[str], cwd: Path, *, columns: int = 80, rows: int = 50, **env: str
+        self, arguments: Sequence[str], cwd: Path, terminal: int, env: Mapping[str, str]
+    ) -> None:
+        self.returncode: int | None = None
+        self._pid = os.fork()
+        if self._pid:
+            return
+        status = 1
+        try:
+            os.setsid()
+            fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+            for fd in range(3):
+                os.dup2(terminal, fd)
+            sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w")
+            os.chdir(cwd)
+            os.environ.clear()
+            os.environ.update(env)
+            status = main(list(arguments))
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            os._exit(status)
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+    def kill(self) -> None:
+        os.kill(self._pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        if self.returncode is None:
+            os.waitpid(self._pid, 0)
+
+
+class Terminal:
+    """A command, or a function that starts a process with the terminal as its own.
+
+    `raw` is all that was printed, `lines` what the screen shows, from its first line on.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str] | Callable[[int], Any],
+        cwd: Path,
+        *,
+        columns: int = 80,
+        rows: int = 50,
+        **env: str,
     ) -> None:
         self.raw = b""
         self._seen = 0  # how much of the text was waited for already
@@ -54,15 +110,18 @@ class Terminal:
         self._stream: Any = pyte.ByteStream(self._screen)
         self._ours, theirs = os.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", OWN, *command],
-            cwd=cwd,
-            env=environment(**env),
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-        )
+        if callable(command):
+            self.process: Any = command(theirs)
+        else:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", OWN, *command],
+                cwd=cwd,
+                env=environment(**env),
+                stdin=theirs,
+                stdout=theirs,
+                stderr=theirs,
+                start_new_session=True,
+            )
         os.close(theirs)
 
     def __enter__(self) -> Self:
@@ -167,4 +226,4 @@ class Terminal:
         until = time.monotonic() + PATIENCE
         while self._read(until):
             pass
-        return self.process.wait(PATIENCE)
+        return int(self.process.wait(PATIENCE))

@@ -1,4 +1,5 @@
-"""Pictures of the command line: what a real terminal of 80 columns shows, as PNG.
+"""Pictures of the command line: what a real terminal of 80 columns shows, as PNG, and a recording
+of a chat with a workspace, as SVG.
 
 The program runs in a pseudo-terminal, its output goes through a terminal emulator (pyte), and
 chromium paints what stands on the screen. The agent is the one of docs/cli.md.
@@ -6,6 +7,7 @@ chromium paints what stands on the screen. The agent is the one of docs/cli.md.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -21,6 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tests._terminal import Terminal, program  # noqa: E402
+from tests.workspace._recording import record  # noqa: E402
+from tests.workspace._unprivileged import become_nobody  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 FAINT = re.compile(rb"\x1b\[2(?:;([0-9;]+))?m")  # which pyte does not know
@@ -81,7 +85,28 @@ def hooks(folder: Path) -> str:
         return page(terminal)
 
 
+def recording() -> str:
+    """The recording of a chat with a workspace, made by a user without rights."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            if os.geteuid() == 0:
+                become_nobody()
+            with tempfile.TemporaryDirectory() as name, os.fdopen(writing, "w") as pipe:
+                pipe.write(record(Path(name)))
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        text = pipe.read()
+    os.waitpid(pid, 0)
+    assert text, "the recording was not made"
+    return text
+
+
 def main() -> None:
+    (IMAGES / "workspace.svg").write_text(recording())
     code = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/cli.md").read_text(), re.S | re.M)
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))))
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:

@@ -16,6 +16,7 @@ from hookline import Agent, ModelRequest
 from hookline.points import PreRequest
 from hookline.testing import ScriptedModel, Turn, call
 from hookline.web import Page
+from hookline.workspace import Workspace
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.asyncio(loop_scope="module")]
 DOCS = Path(__file__).parents[2] / "docs" / "images"
@@ -45,9 +46,26 @@ def nights(route: list[str]) -> int:
 """
 
 
+PRICES = """VAT = 0.19
+
+
+def gross(net: float) -> float:
+    return net + net * VAT
+"""
+TEST = """from prices import gross
+
+
+def test_a_price_has_two_decimals():
+    assert gross(9.99) == 11.89
+"""
+
+
 @pytest.mark.parametrize(
     "name",
-    ["web-light", "web-dark", "web-phone", "web-markdown", "web-timeline", "web-attachments"],
+    [
+        *("web-light", "web-dark", "web-phone", "web-markdown", "web-timeline"),
+        *("web-attachments", "web-workspace"),
+    ],
 )
 async def test_a_picture(browser: Any, tmp_path: Path, name: str) -> None:
     folder = DOCS if os.environ.get("HOOKLINE_SCREENSHOTS") else tmp_path
@@ -58,10 +76,13 @@ async def test_a_picture(browser: Any, tmp_path: Path, name: str) -> None:
         agent = Agent(ScriptedModel(Turn(ANSWER, chunk=9)), name="travel")
     if name == "web-timeline":
         agent = scouting()
-    async with serving(agent, page=INFO) as (_, url):
+    if name == "web-workspace":
+        agent = coding(tmp_path)
+    info = INFO if name != "web-workspace" else Page(title="Coder")
+    async with serving(agent, page=info) as (_, url):
         page = await page_of(browser, url, **options)
         await page.open()
-        await page.sees("Travel desk")
+        await page.sees(info.title)
         await SHOWN[name](page)
         await page.page.screenshot(path=folder / f"{name}.png")
         await page.assert_sound()
@@ -127,7 +148,37 @@ async def attachments(page: Any) -> None:
     await page.page.evaluate("document.getElementById('log').scrollTop = 0")
 
 
+def coding(folder: Path) -> Agent[Any]:
+    """An agent that mends a function, and asks before each change."""
+    (folder / "project").mkdir()
+    (folder / "project" / "prices.py").write_text(PRICES)
+    steps = ("Read the function", "Round to cents", "Add a test")
+
+    def plan(*statuses: str) -> Any:
+        items = [{"text": t, "status": s} for t, s in zip(steps, statuses, strict=True)]
+        return call("plan", items=items)
+
+    change = {"old": "return net + net * VAT", "new": "return round(net + net * VAT, 2)"}
+    model = ScriptedModel(
+        Turn(plan("active", "open", "open"), call("read", path="prices.py")),
+        Turn("The price is never rounded.", call("edit", path="prices.py", edits=[change])),
+        Turn("Now the test.", plan("done", "done", "active")),
+        Turn(call("write", path="tests/test_prices.py", text=TEST)),
+    )
+    workspace = Workspace(folder / "project", state=folder / "state")
+    return Agent(model, plugins=[workspace], name="coder")
+
+
+async def workspace(page: Any) -> None:
+    await page.say("Prices have too many decimals. Mend it, with a test.")
+    await page.page.get_by_role("button", name="Approve").click()
+    await page.sees("Create tests/test_prices.py?")
+    await page.page.locator("#changed summary").click()
+    await page.page.locator("#log").evaluate("log => { log.scrollTop = log.scrollHeight; }")
+
+
 SHOWN = {
+    "web-workspace": workspace,
     "web-light": approval,
     "web-dark": answered,
     "web-phone": approval,

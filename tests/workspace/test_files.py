@@ -1,6 +1,7 @@
 """Reading, writing, listing and searching: what the tools do, refuse, and never lose."""
 
 import contextlib
+import errno
 import os
 import re
 import threading
@@ -9,7 +10,7 @@ import pytest
 
 from hookline.workspace import Rules
 from hookline.workspace._errors import ChangedError, NotAFileError, NotReadError, OutsideError
-from hookline.workspace._files.openat import KERNEL
+from hookline.workspace._files.openat import KERNEL, openat2, walk
 from hookline.workspace._files.rename import exchange
 from hookline.workspace._files.replace import replace
 from hookline.workspace._files.root import Root, digest
@@ -68,6 +69,16 @@ def test_no_path_leads_out(root, folder, path):
     for name in (path, "absolute"):
         with pytest.raises(OutsideError):
             root.read(name)
+
+
+@pytest.mark.parametrize("look", [openat2, walk])
+@pytest.mark.parametrize("path", ["../outside.txt", "up", "absolute"])
+def test_opening_itself_refuses_what_leads_out(root, folder, look, path):
+    """Without the look at the real path, which comes after it."""
+    os.symlink("../outside.txt", folder / "up")
+    os.symlink(folder.parent / "outside.txt", folder / "absolute")
+    with pytest.raises(OSError, match=re.escape(os.strerror(errno.EXDEV))):
+        os.close(look(root.fd, path, os.O_RDONLY))
 
 
 @EACH_WAY
@@ -233,11 +244,11 @@ def test_no_file_is_made_outside_or_in_what_is_no_folder(root, folder, path):
 
 async def test_write_and_edit_say_what_they_did(hands, folder):
     hands = hands()
-    assert "created a/b.txt: 2 lines added" in await hands.text(
+    assert "created a/b.txt; lines added: 2" in await hands.text(
         "write", path="a/b.txt", text="x\ny\n"
     )
     edits = [{"old": "x", "new": "z"}, {"old": "y\n", "new": "y\nw\n"}]
-    assert "2 lines added, 1 removed" in await hands.text("edit", path="a/b.txt", edits=edits)
+    assert "lines added: 2, removed: 1" in await hands.text("edit", path="a/b.txt", edits=edits)
     assert (folder / "a" / "b.txt").read_text() == "z\ny\nw\n"
 
 

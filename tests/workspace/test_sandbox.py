@@ -100,6 +100,10 @@ def unwatched(monkeypatch):
     monkeypatch.setattr(jobs.ProcessJob, "_look", look)
 
 
+def always_free(monkeypatch):
+    monkeypatch.setattr(jobs, "_free", lambda fd: 1 << 40)
+
+
 MUTATIONS = {
     "no /proc remount": (unlocked("/proc"), "privileges-sysctl"),
     "no / remount": (unlocked("/"), "privileges-read-only-system"),
@@ -121,6 +125,7 @@ MUTATIONS = {
     "io_uring": (unfiltered("EPERM_CALLS", "io_uring_setup"), "calls-io_uring"),
     "ptrace": (unfiltered("EPERM_CALLS", "ptrace"), "calls-ptrace-of-the-first-process"),
     "no watch": (unwatched, "limits-memory-of-all"),
+    "disk": (always_free, "limits-disk"),
 }
 
 
@@ -171,6 +176,18 @@ async def test_a_cancelled_command_ends_with_everything_it_started(sandbox, view
             break
         await asyncio.sleep(0.01)
     assert not sleeping("271", "272")
+
+
+async def test_a_command_ends_though_nobody_reads_its_output(sandbox, view):
+    """asyncio learns of the end of a process only if its pipe is not full and paused."""
+    job = await sandbox.start("yes", view, CommandLimits())
+    output = job.output()
+    await anext(output)
+    while not job._process.stdout._paused:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    await output.aclose()
+    async with asyncio.timeout(20):
+        assert await job.wait() != 0
 
 
 def sleeping(*words):

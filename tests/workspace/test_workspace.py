@@ -11,7 +11,7 @@ import pytest
 
 from hookline import Agent, Approve, Conversation, Deny, MemoryStore, ToolCall, define_hook
 from hookline.errors import UsageError
-from hookline.testing import ScriptedModel
+from hookline.testing import ScriptedModel, Turn
 from hookline.workspace import Bwrap, CommandLimits, Rules, Workspace
 
 
@@ -362,8 +362,6 @@ async def test_the_scan_sees_what_has_changed_since_the_last_one(hands, folder, 
 async def test_two_commands_of_one_answer_run_one_after_the_other(workspace, folder, sandbox):
     workspace = workspace()
     line = "test -e busy && touch both; touch busy; sleep 0.2; rm busy"
-    from hookline.testing import Turn
-
     calls = [ToolCall(id=str(n), name="bash", arguments={"command": line}) for n in range(3)]
     model = ScriptedModel(Turn(*calls), "done")
     response = await Agent(model, plugins=[workspace]).chat("go")
@@ -591,6 +589,48 @@ async def test_a_changed_file_is_told_to_the_stream(workspace, folder):
     assert kind == "file_changed"
     assert (data["path"], data["before"]) == ("a.txt", None)
     assert data["diff"].endswith("+x\n")
+
+
+async def test_the_files_that_a_command_changes_are_told_too(workspace, folder, sandbox):
+    """Each once: not what the user or another tool had changed before the command."""
+    for name in ("old", "gone", "same"):
+        (folder / name).write_text(f"{name}\n")
+    (folder / ".gitignore").write_text("built\n")
+    (folder / "image").write_bytes(b"\0")
+    calls = [
+        ("write", {"path": "mine", "text": "x\n"}),
+        ("bash", {"command": "echo new > old; rm gone; mkdir d; echo a > d/b; echo z > built"}),
+        ("bash", {"command": "cat same; printf '\\0\\0' > image; chmod +x same"}),
+    ]
+    turn = Turn(*(ToolCall(id=str(n), name=name, arguments=a) for n, (name, a) in enumerate(calls)))
+    agent = Agent(ScriptedModel(turn, "done"), plugins=[workspace()])
+    told = []
+    agent.add_hook("onStatus", lambda ctx: told.append((ctx.call.id, ctx.data)))
+    await agent.chat("go")
+    changes = {data["path"]: (id, data) for id, data in told if "diff" in data}
+    assert len(changes) == len([data for _, data in told if "diff" in data])
+    assert {path: id for path, (id, _) in changes.items()} == {
+        "mine": "0",
+        "d/b": "1",
+        "gone": "1",
+        "old": "1",
+        "image": "2",
+    }
+    _, old = changes["old"]
+    assert old["diff"] == "--- old\n+++ old\n@@ -1 +1 @@\n-old\n+new\n"
+    assert [bool(old["before"]), bool(old["after"])] == [True, True]
+    assert (changes["d/b"][1]["before"], changes["gone"][1]["after"]) == (None, None)
+    assert changes["image"][1]["diff"] == "image is binary and has changed\n"
+
+
+async def test_many_changes_of_a_command_are_counted(workspace, sandbox):
+    call = ToolCall(id="1", name="bash", arguments={"command": "touch $(seq 130)"})
+    agent = Agent(ScriptedModel(call, "done"), plugins=[workspace()])
+    told = []
+    agent.add_hook("onStatus", lambda ctx: told.append((ctx.type, ctx.data)))
+    await agent.chat("go")
+    assert [kind for kind, _ in told].count("file_changed") == 100
+    assert told[-1] == ("workspace", {"kind": "files_changed", "left_out": 30})
 
 
 async def test_a_closed_workspace_says_so(workspace):

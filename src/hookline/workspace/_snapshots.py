@@ -35,6 +35,11 @@ MOST: Final = 50_000
 """The most files of a snapshot."""
 MAX_SNAPSHOTS: Final = 50
 """The number of snapshots that are kept."""
+MAX_CHANGES: Final = 100
+"""The most changed files of a command that are reported."""
+_MAX_DIFFS: Final = 200_000
+Files = dict[str, tuple[str, int]]
+"""The digest and the mode of each file, by its path."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,13 +68,42 @@ class Snapshots:
 
     async def before_change(self, run: Run[Any]) -> None:
         """Take a snapshot, if this is the first change of the step."""
+        if (run.chat_id, run.iteration) not in self._steps:
+            await self.before_command(run)
+
+    async def before_command(self, run: Run[Any]) -> Files | None:
+        """Return the files as they are; take a snapshot, if this is the first change of the step.
+
+        None: the files cannot be listed.
+        """
+        if not self._commands.can_search:
+            return None
         step = (run.chat_id, run.iteration)
-        if step in self._steps or not self._commands.can_search:
+        async with self._lock:
+            files = await self._files()
+            if step not in self._steps:
+                label = f"before step {run.iteration} of chat {run.chat_id}"
+                await asyncio.to_thread(self._store, label, files)
+                self._steps[step] = None
+        return files
+
+    async def tell_changes(self, run: Run[Any], before: Files | None) -> None:
+        """Report what a command has changed, as `write` and `edit` do: `file_changed`."""
+        if before is None:
             return
         async with self._lock:
-            if step not in self._steps:
-                await self._take(f"before step {run.iteration} of chat {run.chat_id}")
-                self._steps[step] = None
+            now = await self._files()
+        paths = [path for path in sorted(before.keys() | now.keys()) if _differ(path, before, now)]
+        room = _MAX_DIFFS
+        for path in paths[:MAX_CHANGES]:
+            old, new = before.get(path), now.get(path)
+            text = "" if room <= 0 else await asyncio.to_thread(self._difference, path, old, new)
+            room -= len(text)
+            digests = {"before": old and old[0], "after": new and new[0]}
+            await run.status("file_changed", {"path": path, "diff": text, **digests})
+        if len(paths) > MAX_CHANGES:
+            data = {"kind": "files_changed", "left_out": len(paths) - MAX_CHANGES}
+            await run.status("workspace", data)
 
     async def take(self, label: str) -> Snapshot:
         """Take a snapshot; raises UsageError if that is not possible."""
@@ -98,16 +132,23 @@ class Snapshots:
     # ── one snapshot ────────────────────────────────────────────────────────────────────────
 
     async def _take(self, label: str) -> Snapshot:
-        paths = await found_files(self._access, self._commands)
-        return await asyncio.to_thread(self._store, label, paths[:MOST])
+        return await asyncio.to_thread(self._store, label, await self._files())
 
-    def _store(self, label: str, paths: list[str]) -> Snapshot:
-        files: dict[str, tuple[str, int]] = {}
+    async def _files(self) -> Files:
+        """The files as they are; the content of each is stored, if it is new."""
+        paths = await found_files(self._access, self._commands)
+        return await asyncio.to_thread(self._entries, paths[:MOST])
+
+    def _entries(self, paths: list[str]) -> Files:
+        files: Files = {}
         for path in paths:
             if self._access.protects(path):
                 continue
             with suppress(ToolCallError, OSError):
                 files[path] = self._entry(path)
+        return files
+
+    def _store(self, label: str, files: Files) -> Snapshot:
         now = time.time()
         id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{os.urandom(3).hex()}"
         snapshot = Snapshot(id=id, label=label, at=now, files=files)
@@ -181,10 +222,8 @@ class Snapshots:
     def _diff(self, old: Snapshot, new: Snapshot) -> str:
         parts: list[str] = []
         for path in sorted(old.files.keys() | new.files.keys()):
-            before, after = old.files.get(path), new.files.get(path)
-            if before is not None and after is not None and before[0] == after[0]:
-                continue
-            parts.append(self._difference(path, before, after))
+            if _differ(path, old.files, new.files):
+                parts.append(self._difference(path, old.files.get(path), new.files.get(path)))
         return "".join(parts)
 
     def _difference(
@@ -198,3 +237,11 @@ class Snapshots:
         except ToolCallError:
             return f"{path} is binary and has changed\n"
         return diff(path, *texts)
+
+
+def _differ(
+    path: str, old: Mapping[str, tuple[str, int]], new: Mapping[str, tuple[str, int]]
+) -> bool:
+    """Whether a file has another content, is new, or is gone."""
+    before, after = old.get(path), new.get(path)
+    return before is None or after is None or before[0] != after[0]

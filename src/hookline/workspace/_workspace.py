@@ -96,13 +96,12 @@ class Workspace:
         self._snapshots = Snapshots(access, self._commands, self._state)
         self._skills = Skills(skills, access.rules)
         outputs = self._outputs = Outputs(self._state / "outputs")
-        before_change = self._snapshots.before_change
-        writer = Writer(access, self._state / "calls", before_change)
+        writer = Writer(access, self._state / "calls", self._snapshots.before_change)
         all_tools = [
             *reading_tools(access, outputs),
             *searching_tools(access, self._commands, outputs),
             *writing_tools(writer, self._changes),
-            bash_tool(access, self._commands, outputs, before_change, self._changes),
+            bash_tool(access, self._commands, outputs, self._snapshots, self._changes),
             plan_tool(),
             *([self._skills.tool(outputs)] if self._skills else []),
         ]

@@ -158,6 +158,7 @@ _CALLS: Final = (
     _attack("mount namespace", "call(272, 0x20000)", "EPERM"),
     _attack("clone with a namespace", "call(56, 0x10000000 | 17, 0, 0, 0, 0)", "EPERM"),
     _attack("clone3", "call(435, 0, 0)", "ENOSYS"),
+    ("calls of x32", f"{_python('call(0x40000000 | 39)')}\necho end $?", "end 159"),
     _attack("setns", "call(308, os.open('/proc/1/ns/net', 0), 0)", "E"),
     _attack("mount", "call(165, 0, 0, 0, 0, 0)", "EPERM"),
     _attack("move_mount", "call(429, -1, 0, -1, 0, 0)", "EPERM"),
@@ -207,9 +208,17 @@ LIMITS: Final[tuple[tuple[str, str, str, dict[str, Any], bool], ...]] = (
         False,
     ),
     (
+        "disk",
+        "for i in $(seq 24); do head -c 4M /dev/urandom > big$i; sleep 0.1; done; "
+        "sleep 2; echo end",
+        "",
+        {"disk_bytes": 32 << 20},
+        True,
+    ),
+    (
         "private /tmp",
-        "head -c 4M /dev/zero > /tmp/x; echo end",
-        "end",
+        "head -c 4M /dev/zero > /tmp/x; wc -c < /tmp/x",
+        "1048576",
         {"tmp_bytes": 1 << 20},
         False,
     ),

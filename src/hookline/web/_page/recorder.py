@@ -1,4 +1,5 @@
-"""The record of a run for the page's timeline: steps, calls and hooks, without their texts.
+"""The record of a run for the page's timeline: steps, calls and hooks, without their texts, and
+what a workspace reports: the plan, and the changed files.
 
 A record has a size limit, is JSON, and outlives its run. From it a reloaded page draws the same
 timeline as from the stream.
@@ -7,7 +8,7 @@ timeline as from the stream.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -19,13 +20,14 @@ from hookline.events import (
     ChatFailed,
     ErrorInfo,
     MessageAdded,
+    Status,
     StepFinished,
     StepStarted,
     ToolCallFinished,
     ToolCallStarted,
 )
 from hookline.web._http.sse import plain
-from hookline.web._page.step_details import StepDetail, add_answer, describe_request
+from hookline.web._page.step_details import StepDetail, add_answer, cut, describe_request
 from hookline.web._protocols.error_texts import Mask
 from hookline.web._runs.backlog import Item
 from hookline.web._runs.items import HookFired
@@ -37,6 +39,8 @@ ENDS: Final[dict[type[Any], str]] = {
 }
 FRAMES: Final = 1000  # most frames of one run
 STEPS: Final = 50  # most steps of one run to keep with details
+DIFF: Final = 10_000  # most characters of the difference of one file
+_WORKSPACE: Final = ("plan", "file_changed", "workspace")
 
 
 class RecordedRun(msgspec.Struct, kw_only=True):
@@ -130,6 +134,8 @@ class Record:
             case StepFinished(iteration=iteration, usage=usage):
                 cost = None if usage is None else plain(usage)
                 self._frame(at, event="step_finished", iteration=iteration, usage=cost, **more)
+            case Status(type=type, data=data) if type in _WORKSPACE:
+                self._frame(at, event="status", type=type, data=_shortened(plain(data)))
             case _:
                 pass
 
@@ -186,3 +192,12 @@ class Record:
     def _set(self, step: StepDetail) -> None:
         self._steps[step.chat, step.iteration] = step
         self.data.steps = list(self._steps.values())
+
+
+def _shortened(data: Any) -> Any:
+    """Shorten the difference of a file."""
+    if not isinstance(data, dict):
+        return data
+    fields = cast("dict[str, Any]", data)
+    text = fields.get("diff")
+    return {**fields, "diff": cut(text, DIFF)} if isinstance(text, str) else fields

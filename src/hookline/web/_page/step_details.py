@@ -53,9 +53,9 @@ class StepDetail(msgspec.Struct, frozen=True, kw_only=True):
     """The number of model requests in this step."""
 
 
-def cut(text: str) -> str:
+def cut(text: str, most: int = CUT) -> str:
     """Return the text, or its beginning with the number of missing characters."""
-    return text if len(text) <= CUT else f"{text[:CUT]}… ({len(text) - CUT} characters more)"
+    return text if len(text) <= most else f"{text[:most]}… ({len(text) - most} characters more)"
 
 
 def as_text(value: Any) -> str:

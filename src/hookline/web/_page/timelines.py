@@ -150,5 +150,12 @@ def _within(timeline: Timeline) -> Any:
 
 
 def _without_details(run: RecordedRun) -> RecordedRun:
-    frames = [{key: frame[key] for key in frame if key != "changes"} for frame in run.frames]
-    return msgspec.structs.replace(run, steps=[], frames=frames)
+    return msgspec.structs.replace(run, steps=[], frames=list(map(_brief, run.frames)))
+
+
+def _brief(frame: dict[str, Any]) -> dict[str, Any]:
+    """A frame without the changes of a hook, and without the difference of a file."""
+    frame = {key: frame[key] for key in frame if key != "changes"}
+    if isinstance(frame.get("data"), dict) and "diff" in frame["data"]:
+        frame["data"] = {**frame["data"], "diff": ""}
+    return frame

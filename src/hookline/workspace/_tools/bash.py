@@ -16,8 +16,8 @@ from hookline import Run, Tool
 from hookline.workspace._files.access import Access
 from hookline.workspace._sandbox.commands import Commands
 from hookline.workspace._sandbox.protocol import CommandLimits, Job
+from hookline.workspace._snapshots import Snapshots
 from hookline.workspace._tools.outputs import Outputs, clean
-from hookline.workspace._tools.write import BeforeChange
 
 STATUS: Final = 0.2
 """The seconds between two events with the output of a running command."""
@@ -28,7 +28,7 @@ def bash_tool(
     access: Access,
     commands: Commands,
     outputs: Outputs,
-    before_change: BeforeChange,
+    snapshots: Snapshots,
     enabled: Callable[[], bool],
 ) -> Tool[Any, Any]:
     """Make the tool that runs commands."""
@@ -52,7 +52,7 @@ def bash_tool(
         limits = _limits(commands.limits, timeout)
         with access.root.descriptor(cwd, os.O_RDONLY | os.O_DIRECTORY) as folder:
             place = access.root.real(folder)
-        await before_change(run)
+        before = await snapshots.before_command(run)
         async with commands.started(command, place, limits) as (job, renamed):
             text = await _printed(run, job)
             status = await job.wait()
@@ -61,6 +61,7 @@ def bash_tool(
         if renamed:
             data = {"kind": "held_back", "paths": [old for old, _ in renamed]}
             await run.status("workspace", data)
+        await snapshots.tell_changes(run, before)
         result = await asyncio.to_thread(outputs.cut, text)
         return "\n".join([part for part in (result.rstrip("\n"), *notes, end) if part])
 

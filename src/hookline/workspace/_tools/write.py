@@ -46,7 +46,7 @@ class Writer:
         data = {"path": change.path, "diff": text, "before": before, "after": after}
         await run.status("file_changed", data)
         verb = "created" if change.old is None else "changed"
-        return f"{verb} {change.path}: {additions} lines added, {removals} removed"
+        return f"{verb} {change.path}; lines added: {additions}, removed: {removals}"
 
     def ran(self, run: Run[Any]) -> str | NotRun:
         """Find out whether an earlier life of a durable chat has made this change."""

@@ -1,6 +1,6 @@
 // One tool call: its name, state, arguments, result, and the question for approval.
 
-import { button, editable, make, pretty, seen, seenText } from './dom.js';
+import { button, diffLines, editable, make, pretty, seen, seenText } from './dom.js';
 import { actions } from './server.js';
 
 export class Card {
@@ -36,14 +36,16 @@ export class Card {
   }
 
   tell(type, data) {
-    const more = data === null || data === undefined ? '' : ` ${pretty(data)}`;
+    if (!this.settled) this.state('running', seenText(type).slice(0, 24));
+    if (typeof data?.diff === 'string') return this.body.append(...described({ kind: 'diff', path: data.path, text: data.diff }));
     if (!this.told) {
       this.told = make('pre');
       this.told.tabIndex = 0;
       this.body.append(make('div', 'label', 'Progress'), this.told);
     }
+    if (type === 'output' && typeof data?.text === 'string') return this.told.append(...seen(data.text));
+    const more = data === null || data === undefined ? '' : ` ${pretty(data)}`;
     this.told.append(...seen(`${this.told.textContent ? '\n' : ''}${type}${more}`));
-    if (!this.settled) this.state('running', seenText(type).slice(0, 24));
   }
 
   settle(outcome, value) {
@@ -145,8 +147,7 @@ function described({ kind, ...detail }) {
       return [make('p', 'fact', null, make('span', 'quiet', `${seenText(name)}: `), ...seen(text))];
     }
     const diff = name === 'diff' || kind === 'diff';
-    const lines = diff ? text.split(/(?<=\n)/).map((line) => make('span', line[0] === '+' ? 'i' : line[0] === '-' ? 'd' : '', null, ...seen(line))) : seen(text);
-    const shown = make('pre', diff ? 'diff' : '', null, ...lines);
+    const shown = make('pre', diff ? 'diff' : '', null, ...(diff ? diffLines(text) : seen(text)));
     shown.tabIndex = 0;
     return [make('div', 'label', seenText(name === 'text' ? kind ?? name : name)), shown];
   });

@@ -96,6 +96,15 @@ export function seenText(text) {
   return text.replace(STRICT, (char) => (PLAIN.has(char) ? char : number(char)));
 }
 
+// Returns the lines of a difference, each with its colour.
+export function diffLines(text) {
+  const kind = (line) => {
+    if (/^(?:--- |\+\+\+ |@@)/.test(line)) return 'quiet';
+    return line[0] === '+' ? 'i' : line[0] === '-' ? 'd' : '';
+  };
+  return text.split(/(?<=\n)/).map((line) => make('span', kind(line), null, ...seen(line)));
+}
+
 // Returns JSON to be edited, with invisible characters escaped.
 export function editable(value) {
   const units = (char) => [...Array(char.length).keys()]

@@ -6,6 +6,7 @@ import { giveBack, giveBackQueued, queue, unqueue } from './compose.js';
 import { Prose } from './markdown.js';
 import { actions, ask, wordsOf } from './server.js';
 import { Timeline } from './timeline.js';
+import { Workspace } from './workspace.js';
 
 const PICTURES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
 
@@ -49,6 +50,7 @@ export class View {
     this.whole = false; // whether messages arrive whole, not in pieces
     this.feedback = {};
     this.timeline = new Timeline();
+    this.workspace = new Workspace();
     $('log').replaceChildren();
   }
 
@@ -240,6 +242,7 @@ export class View {
   event(event, run) {
     this.timeline.begin(run);
     if (event.event === 'hook') return this.timeline.hook(event);
+    if (event.event === 'status' && this.workspace.status(event.type, event.data)) return;
     if (event.path?.length) return this.nested(event);
     this.timeline.event(event);
     if (event.event !== 'message_returned') { // each text is put before the text that is there
@@ -344,6 +347,7 @@ export class View {
     this.timeline.begin(kept.run);
     for (const frame of kept.frames) {
       if (frame.event === 'hook') this.timeline.hook(frame);
+      else if (frame.event === 'status') this.workspace.status(frame.type, frame.data);
       else this.timeline.event(frame);
     }
   }
