@@ -11,7 +11,7 @@ from hookline.hooks import budget
 LOOK = {"/_chat/guards.py": "the last look", "/_chat/run_tool.py": "the run of a call",
         "/_chat/child_history.py": "sub-agents",
         "/_chat/child_answers.py": "sub-agents", "/_chat/rules.py": "rules",
-        "/_chat/approval.py": "approvals"}  # fmt: skip
+        "/_chat/approval.py": "approvals", "/_chat/reach.py": "the check of guards"}  # fmt: skip
 
 
 async def of_calls(units: int, **hook: Any) -> dict[str, int]:
@@ -45,6 +45,7 @@ async def test_a_guard_that_has_just_seen_the_call_costs_one_comparison():
     more = {name: guard[name] - hook[name] for name in guard}
     assert 0 < more.pop("the last look") < 20
     assert 0 < more.pop("the run of a call") < 20
+    assert 0 < more.pop("the check of guards") < 40  # that the tools of the request are the same
     assert set(more.values()) == {0}
 
 
