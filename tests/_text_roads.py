@@ -414,9 +414,7 @@ ROADS: dict[str, Road] = {
     "reason of an abort": Road(hooked("preRequest", abort_with_it), redact=YOURS),
     "error of the model": Road(said(Turn(fail=DIED)), redact=ERROR),
     "exception of a hook": Road(hooked("preRequest", raise_it), redact=ERROR),
-    'exception of a hook with `on_error="log"`': Road(
-        logged, redact=DEBUG
-    ),
+    'exception of a hook with `on_error="log"`': Road(logged, redact=DEBUG),
     'exception of a guard with `on_error="deny"`': Road(guard_fails, redact=DEBUG),
     "system text": Road(said(system=THROUGH), redact=SPANS),
     "context of a scope": Road(
