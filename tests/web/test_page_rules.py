@@ -1,4 +1,4 @@
-"""Remembered approvals on the page: a person sees which calls run without a question, and revokes one."""
+"""Remembered approvals on the page: a person sees them, and revokes one."""
 
 from __future__ import annotations
 

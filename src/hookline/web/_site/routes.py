@@ -267,7 +267,8 @@ class Routes:
 def _query(request: Request, name: str) -> str:
     """Return a parameter of the address; empty if it is not there."""
     query = parse_qs(request.scope.get("query_string", b"").decode("latin-1"))
-    return query.get(name, [""])[0]
+    value: str = query.get(name, [""])[0]
+    return value
 
 
 def _busy() -> Refused:
