@@ -206,6 +206,11 @@ def not_ok(value: Any) -> None:
         raise ValueError(SECRET)
 
 
+def refuses_it(value: str) -> None:
+    if SECRET in value:
+        raise ValueError("say it without a name")
+
+
 async def data() -> dict[str, Any]:
     """Return data."""
     return {SECRET: [SECRET, 1]}
@@ -247,8 +252,15 @@ async def logged(guards: Guards) -> Trace:
     return await chat(agent)
 
 
+async def guard_fails(guards: Guards) -> Trace:
+    agent = agent_of(guards, call("takes"), "Done.", tools=[takes])
+    agent.add_hook("preToolCall", raise_it, on_error="deny")
+    return await chat(agent)
+
+
 # ── the table ───────────────────────────────────────────────────────────────────────────────
 
+DEBUG = "only the level DEBUG has the texts of exceptions"
 YOURS = "your code writes it, and no hook can change it"
 ERROR = "the caller gets the exception itself, unchanged"
 NO_ANSWER = "a guardrail at the output checks only the answers of the model"
@@ -332,6 +344,15 @@ ROADS: dict[str, Road] = {
         said(call("asks"), "Done.", tools=[asks], approver=lambda request, run: Approve()),
         redact=YOURS,
     ),
+    "arguments of a call that waits for an answer": Road(
+        hooked(
+            "preToolCall",
+            lambda ctx: Ask("Sure?"),
+            call("takes", text=SECRET),
+            "Ok.",
+            tools=[takes],
+        ),
+    ),
     "details of an `Ask`": Road(
         hooked(
             "preToolCall",
@@ -360,6 +381,9 @@ ROADS: dict[str, Road] = {
     ),
     "reason of a `Guide`": Road(hooked("onResponse", guide_with_it, "One.", "Two.")),
     "answer that a `Guide` withdraws": Road(guided, guardrail=TRACED),
+    "answer that an output validator refuses, without `output=`": Road(
+        said(f"It is {SECRET}.", "Fine.", output_validators=[refuses_it]), guardrail=TRACED
+    ),
     "exception of an output validator": Road(
         said("bad", "good", output_validators=[not_ok], output=str)
     ),
@@ -390,9 +414,8 @@ ROADS: dict[str, Road] = {
     "reason of an abort": Road(hooked("preRequest", abort_with_it), redact=YOURS),
     "error of the model": Road(said(Turn(fail=DIED)), redact=ERROR),
     "exception of a hook": Road(hooked("preRequest", raise_it), redact=ERROR),
-    'exception of a hook with `on_error="log"`': Road(
-        logged, redact="only the level DEBUG has the texts of exceptions"
-    ),
+    'exception of a hook with `on_error="log"`': Road(logged, redact=DEBUG),
+    'exception of a guard with `on_error="deny"`': Road(guard_fails, redact=DEBUG),
     "system text": Road(said(system=THROUGH), redact=SPANS),
     "context of a scope": Road(
         said(scopes=[Scope("facts", context=lambda: THROUGH)]), redact=SPANS

@@ -241,13 +241,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/dev/mutate", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--guards", action="store_true", help="the changes of the guard tests")
-    parser.add_argument("--module", action="append", help="a package or module (default _chat)")
+    parser.add_argument("--module", action="append", help="a package or module, by default _chat")
     parser.add_argument("--sample", type=int, default=50, help="how many changes (default 50)")
     parser.add_argument("--seed", type=int, default=0, help="which ones (default 0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args()
     if args.guards:
-        return mutations.main()
+        return mutations.main(args.module or (), jobs=args.jobs)
     every = places(args.module or ["_chat"])
     if not every:
         parser.error(f"there is no such module in {SOURCES}: {args.module}")

@@ -185,6 +185,7 @@ async def test_each_of_50_mutations_of_a_tool_voids_its_rule():
         required = dict.fromkeys(schema["required"], "x")
         arguments = {**required, "to": "ann", "euros": 5, "force": False}
         await till.remember(talk, Rule("pay"), **arguments)
+        assert not await till.asks(talk, **arguments)  # the tool as it was
         tool = Tool.from_schema(name, description, schema, lambda arguments: "paid")
         agent = till.agent(call(name, **arguments), "done", tool=tool)
         assert await till.asks(talk, agent), (name, description, schema)

@@ -126,10 +126,17 @@ async def passed(name: str) -> list[str]:
 
 
 async def main() -> int:
-    """Probe the agents; returns 1 at the first whose call passes."""
+    """Probe the agents; returns 1 at the first whose call passes, or whose chat breaks."""
     for name in BATTERY:
-        if roads := await passed(name):
-            print(f"{name}: {', '.join(roads)}")
+        try:
+            roads = await passed(name)
+        except Exception as exc:
+            roads = [*getattr(exc, "__notes__", ())]
+            if not any(note.startswith("raised by the probe") for note in roads):
+                raise
+        if roads:
+            more = f" and {len(roads) - 1} more" if roads[1:] else ""
+            print(f"{name}: {roads[0]}{more}")
             return 1
     return 0
 

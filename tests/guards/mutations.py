@@ -8,11 +8,13 @@ place.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -27,6 +29,16 @@ TESTS: Final = (  # the slow ones last
     "tests/providers/test_provider_tools.py", "tests/ready/test_guards.py",
     "tests/guards/test_reach.py", "tests/guards/test_last_look.py", "tests/guards",
 )  # fmt: skip
+TIMEOUT: Final = 900
+JUDGES: Final = {
+    "tests": (
+        ("pytest", "-q", "-x", "-n0", "--no-header", "-p", "no:cacheprovider", "--timeout=60",
+         *TESTS),
+        r"^(?:FAILED|ERROR) (\S+)",
+    ),
+    "probe": (("tests.guards.battery",), r"^(.+)$"),
+}  # fmt: skip
+"""What must notice each change: the command, and a pattern for what noticed it."""
 
 
 class Mutation(NamedTuple):
@@ -145,14 +157,15 @@ def changed(mutation: Mutation) -> str:
 
 
 @contextmanager
-def copy_with(mutation: Mutation) -> Iterator[dict[str, str]]:
+def copy_with(mutation: Mutation | None) -> Iterator[dict[str, str]]:
     """A copy of the sources with this change; yields the environment in which it is imported."""
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "hookline"
         shutil.copytree(SOURCES, package, ignore=shutil.ignore_patterns("__pycache__"))
-        (package / mutation.file).write_text(changed(mutation), encoding="utf-8")
         env = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "CI": "true"}
-        _check_import(mutation, env, package)
+        if mutation is not None:
+            (package / mutation.file).write_text(changed(mutation), encoding="utf-8")
+            _check_import(mutation, env, package)
         yield env
 
 
@@ -165,36 +178,42 @@ def _check_import(mutation: Mutation, env: dict[str, str], package: Path) -> Non
         raise ValueError(f"{mutation.name}: the copy is not imported: {done.stderr or done.stdout}")
 
 
-def _status(mutation: Mutation, *module: str) -> int:
-    """The exit status of a Python module that runs with this change."""
-    with copy_with(mutation) as env:
-        command = [sys.executable, "-P", "-m", *module]
-        return subprocess.run(command, cwd=ROOT, env=env, capture_output=True).returncode
+def killer(mutation: Mutation | None, judge: str) -> str | None:
+    """What notices this change, such as the name of a test; None if nothing does."""
+    command, failure = JUDGES[judge]
+    try:
+        with copy_with(mutation) as env:
+            done = subprocess.run(
+                [sys.executable, "-P", "-m", *command],
+                cwd=ROOT, env=env, capture_output=True, text=True, timeout=TIMEOUT,
+            )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"no end within {TIMEOUT} s"
+    if done.returncode == 0:
+        return None
+    match = re.search(failure, done.stdout, re.MULTILINE)
+    if done.returncode != 1 or match is None:  # it could not judge: an error proves nothing
+        name = mutation.name if mutation else "no change"
+        raise ValueError(f"{name}: the {judge} ended with {done.returncode}: {done.stderr}")
+    return match[1]
 
 
-def survives(mutation: Mutation) -> bool:
-    """Whether the tests of guards pass with this change."""
-    options = ["-q", "-x", "-n0", "--no-header", "-p", "no:cacheprovider", "--timeout=60"]
-    status = _status(mutation, "pytest", *options, *TESTS)
-    if status not in (0, 1):  # 2 and above: pytest itself could not run the tests
-        raise ValueError(f"{mutation.name}: pytest ended with {status}")
-    return status == 0
-
-
-def passes_the_probe(mutation: Mutation) -> bool:
-    """Whether the proofs of users, such as those of the battery, pass with this change."""
-    return _status(mutation, "tests.guards.battery") == 0
-
-
-def main() -> int:
-    """Try all changes; returns 1 if one survived."""
-    survivors: list[str] = []
-    for mutation in MUTATIONS:
-        for who, notices in (("tests", survives), ("probe", passes_the_probe)):
-            alive = notices(mutation)
-            print(
-                f"{'SURVIVED the' if alive else 'killed by the'} {who}: {mutation.name}", flush=True
-            )
-            survivors += [mutation.name] if alive else []
-    print(f"{len(MUTATIONS)} changes, {len(survivors)} survived the tests or the probe")
+def main(modules: Sequence[str] = (), *, jobs: int = 1) -> int:
+    """Try the changes of these modules, by default all; returns 1 if one survived."""
+    prefixes = tuple(module.replace(".", "/") for module in modules) or ("",)
+    mutations = [each for each in MUTATIONS if each.file.startswith(prefixes)]
+    if not mutations:
+        raise ValueError(f"no change is in {modules}; name a module of hookline, as in _chat.batch")
+    pairs = [(mutation, judge) for mutation in mutations for judge in JUDGES]
+    for judge in JUDGES:
+        if found := killer(None, judge):
+            raise ValueError(f"the {judge} must pass without a change, but did not: {found}")
+    survivors = 0
+    with ThreadPoolExecutor(jobs) as pool:
+        killers = pool.map(killer, *zip(*pairs, strict=True))
+        for (mutation, judge), found in zip(pairs, killers, strict=True):
+            end = f"killed by the {judge} ({found})" if found else f"SURVIVED the {judge}"
+            print(f"{mutation.name}: {end}", flush=True)
+            survivors += not found
+    print(f"{len(mutations)} changes, {survivors} survived the tests or the probe")
     return 1 if survivors else 0

@@ -8,35 +8,45 @@ from tests.benchmarks.bytecodes import count
 from hookline import Agent, Limits
 from hookline.hooks import budget
 
-LOOK = {"/_chat/guards.py": "the last look", "/_chat/child_history.py": "sub-agents",
+LOOK = {"/_chat/guards.py": "the last look", "/_chat/run_tool.py": "the run of a call",
+        "/_chat/child_history.py": "sub-agents",
         "/_chat/child_answers.py": "sub-agents", "/_chat/rules.py": "rules",
-        "/_chat/approval.py": "approvals"}  # fmt: skip
+        "/_chat/approval.py": "approvals", "/_chat/reach.py": "the check of guards"}  # fmt: skip
 
 
-async def of_calls(units: int, *, guarded: bool) -> dict[str, int]:
+async def of_calls(units: int, **hook: Any) -> dict[str, int]:
     """The bytecodes of the modules of LOOK for a chat of so many calls."""
 
     async def work() -> Any:
         limits = Limits(steps=units + 1)
         agent: Agent[Any] = Agent(ours.Scripted(units), tools=[byhand.Counter().add], limits=limits)
-        if guarded:
-            agent.add_hook("preToolCall", lambda ctx: None, guard=True)
+        if hook:
+            agent.add_hook("preToolCall", lambda ctx: None, **hook)
         await ours.read_calls(agent)
 
     found = await count(work, LOOK)
     return {name: found[name] for name in set(LOOK.values())}
 
 
+async def of_one_call(**hook: Any) -> dict[str, float]:
+    less, more = await of_calls(8, **hook), await of_calls(16, **hook)
+    return {name: (more[name] - less[name]) / 8 for name in more}
+
+
 async def test_a_chat_without_guards_does_nothing_for_them():
-    assert set((await of_calls(8, guarded=False)).values()) == {0}
+    done = await of_calls(8)
+    assert done.pop("the run of a call") > 0
+    assert set(done.values()) == {0}
 
 
 async def test_a_guard_that_has_just_seen_the_call_costs_one_comparison():
-    less, more = await of_calls(8, guarded=True), await of_calls(16, guarded=True)
-    unit = {name: (more[name] - less[name]) / 8 for name in more}
-    # The context of the decision is made there, too: the same for any hook at preToolCall.
-    assert unit.pop("the last look") < 100
-    assert set(unit.values()) == {0}
+    """More than a hook that is no guard: whether there are guards, and whether a look is due."""
+    hook, guard = await of_one_call(guard=False), await of_one_call(guard=True)
+    more = {name: guard[name] - hook[name] for name in guard}
+    assert 0 < more.pop("the last look") < 20
+    assert 0 < more.pop("the run of a call") < 20
+    assert 0 < more.pop("the check of guards") < 40  # that the tools of the request are the same
+    assert set(more.values()) == {0}
 
 
 async def test_a_budget_counts_a_call_once_over_the_last_look():

@@ -394,6 +394,29 @@ def guests(ctx):
     assert lines[-1] == "      the hook 'guests' raised an exception on 4 roads: MCP, …"
 
 
+NEVER = """
+from hookline import MemoryStore
+
+
+class Never(MemoryStore):
+    def stream(self, *arguments, **options):
+        raise AssertionError("a probe calls no model and no store")
+
+    open = load = acquire = append = stream
+
+
+"""
+
+
+def test_no_tool_model_or_store_of_the_application_is_called(tmp_path):
+    """In either process; the tools raise an exception too."""
+    model, store = "ScriptedModel()", "hooks=["
+    app = APP.replace(model, "Never()").replace(store, f"store=Never(), {store}")
+    app = app.replace("def bash(", f"{NEVER}def bash(")
+    status, lines = check(tmp_path, DENIED, ASKED, app=app)
+    assert (status, [line[:5] for line in lines]) == (0, ["ok   ", "ok   "])
+
+
 def test_a_module_that_works_in_one_process_only_is_an_error(tmp_path):
     app = "from pathlib import Path\nPath('lock').open('x')\n" + APP
     status, lines = check(tmp_path, DENIED, ASKED, app=app)

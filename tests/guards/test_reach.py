@@ -141,6 +141,23 @@ async def test_a_hook_that_does_not_follow_into_a_sub_agent_is_told_once(caplog)
     ]
 
 
+async def test_every_hook_follows_a_handoff_so_nothing_is_told(caplog):
+    target = agent_of(call("bash", command="x"), "done", "done", name="target")
+    first = agent_of(call("transfer_to_target"), tools=[])
+    first.handoffs(target)
+    seen = []
+    for options in ({}, {"guard": True}, {"inherit": False}, {"guard": True, "inherit": False}):
+        first.add_hook(
+            "preToolCall",
+            lambda ctx, options=options: seen.append(options),
+            tools=["bash"],
+            **options,
+        )
+    await first.chat("go")
+    assert seen == [{}, {"guard": True}, {"inherit": False}, {"guard": True, "inherit": False}]
+    assert logged(caplog) == []
+
+
 async def test_a_guard_that_does_not_follow_into_a_chat_of_a_tool_is_told_once(caplog):
     below = agent_of("one", "two", name="below")
 

@@ -54,7 +54,11 @@ async def test_the_reason_of_a_stop(http: Pipeline) -> None:
     assert said == ["budget", "_OTHER", None]
 
 
-@pytest.mark.parametrize("decision", [Approve(), Approve(arguments={"amount": 1}), Deny("no")])
+@pytest.mark.parametrize(
+    "decision",
+    [Approve(), Approve(arguments={"amount": 1}, by="lea"), Deny("no"), Deny("no", by="lea")],
+    ids=["approved", "edited", "denied", "denied by name"],
+)
 async def test_an_approval_in_a_later_chat_has_its_wait_and_a_link(
     http: Pipeline, decision: Approve | Deny
 ) -> None:
@@ -85,6 +89,7 @@ async def test_an_approval_in_a_later_chat_has_its_wait_and_a_link(
         **about,
         "hookline.approval.decision": word,
         **({"hookline.approval.edited": True} if edited else {}),
+        **({"hookline.approval.by": "lea"} if decision.by else {}),
     }
 
 

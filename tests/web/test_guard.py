@@ -222,6 +222,8 @@ ASKED = [
     ("PATCH", "/conversations/{}", {"title": "Mine"}),
     ("POST", "/conversations/{}/fork", {"before": "x"}),
     ("POST", "/conversations/{}/feedback", {"message": "x", "value": "up"}),
+    ("GET", "/rules?conversation={}", None),
+    ("DELETE", "/rules/r1?conversation={}", None),
     ("GET", "/page/{}/timeline", None),
     ("GET", "/page/{}/steps/run/0", None),
     ("DELETE", "/conversations/{}", None),

@@ -46,6 +46,11 @@ class Guard:
         self._hosts = frozenset(_host(name) for name in _names_in(hosts, "hosts"))
         self._origins = frozenset(_origin(name) for name in _names_in(origins, "origins"))
 
+    @property
+    def shares_token(self) -> bool:
+        """Whether all clients have the same token, and so are one principal."""
+        return self._authorize is None
+
     def check_host(self, request: Request) -> str:
         """Check the Host of a request, and return it."""
         host = request.headers.get("host", "")

@@ -19,7 +19,7 @@ from hookline.web._http.messages import Reply
 
 _SCRIPTS: Final = (
     *("page", "dom", "server", "elements", "markdown", "view", "card", "timeline", "detail"),
-    *("list", "compose", "look", "export", "inbox", "section", "policies", "workspace"),
+    *("list", "compose", "look", "export", "inbox", "section", "policies", "rules", "workspace"),
 )
 _FILES: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),

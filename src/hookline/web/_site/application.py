@@ -148,6 +148,8 @@ class Site:
         first, _, rest = request.path.removeprefix("/").partition("/")
         if first == "conversations":
             return await self._conversations(request, principal, rest)
+        if first == "rules":
+            return await self._routes.rules(request, principal, rest)
         if first in self._lists and not rest:
             if request.method == "POST":
                 return await self._lists[first].post(request, principal)

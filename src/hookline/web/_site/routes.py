@@ -5,6 +5,8 @@ PATCH  /conversations/{id}           {"title"}: rename a conversation
 DELETE /conversations/{id}           delete a conversation
 POST   /conversations/{id}/fork      {"before", "id"}: a new one with the messages before `before`
 POST   /conversations/{id}/feedback  {"message", "value", "comment"}: rate an answer
+GET    /rules[?conversation=…]       the remembered approvals that hold there, or everywhere
+DELETE /rules/{rule}[?conversation=…]  revoke a remembered approval
 GET    /page/about                   the agent's name, model and description, and starter questions
 POST   /page/markdown                {"texts"}: each text as blocks of elements
 GET    /page/{id}/pending            the ids of the approvals that wait, and whether an answer runs
@@ -24,9 +26,10 @@ import msgspec
 from hookline import Agent, AssistantMessage, Conversation
 from hookline.errors import ConversationBusyError, ConversationConflictError
 from hookline.models import model_name
-from hookline.storage import RULES
+from hookline.storage import RULES, Store, list_rules, revoke_rule
 from hookline.web._http.messages import Reply, Request, json_reply
 from hookline.web._http.refused import Refused
+from hookline.web._http.sse import plain
 from hookline.web._page.files import Page
 from hookline.web._page.timelines import Timeline, Timelines
 from hookline.web._protocols.incoming import id_of, read_object, text_of
@@ -47,6 +50,7 @@ class Routes:
         self._store = config.store
         self._index = index
         self._caps = config.runs.caps
+        self._shares_token = config.guard.shares_token
         self._edits = config.edits
         self._approvals = config.approvals
         self._inbox = config.approvers is not None
@@ -70,8 +74,7 @@ class Routes:
 
     async def entries(self, request: Request, principal: str) -> Reply:
         """List the conversations, or those that contain the searched words."""
-        query = parse_qs(request.scope.get("query_string", b"").decode("latin-1"))
-        words = query.get("search", [""])[0].strip()
+        words = _query(request, "search").strip()
         entries = (
             await self._index.search(principal, words)
             if words
@@ -96,14 +99,12 @@ class Routes:
             raise Refused(400, f"A title must have 1 to {TITLE} characters.")
         conversation = await self._find(principal, id)
         if conversation.busy:
-            raise Refused(409, "This conversation is busy with an answer; wait for it, or stop it.")
+            raise _busy()
         conversation.meta["title"] = title
         try:
             await conversation.save()
         except (ConversationBusyError, ConversationConflictError):
-            raise Refused(
-                409, "This conversation is busy with an answer; wait for it, or stop it."
-            ) from None
+            raise _busy() from None
         self._index.title(principal, id, title)
         return json_reply({"title": title})
 
@@ -162,6 +163,39 @@ class Routes:
             )
         )
         return Reply(status=204)
+
+    # ── remembered approvals ────────────────────────────────────────────────────────────────
+
+    async def rules(self, request: Request, principal: str, rule: str) -> Reply:
+        """List the remembered approvals that hold in a conversation, or revoke one."""
+        method = "DELETE" if rule else "GET"
+        if request.method != method:
+            raise Refused(405, f"Use {method} here.", allow=method)
+        places = await self._places_of_rules(principal, _query(request, "conversation"))
+        if not rule:
+            rules = [each for place in places for each in await list_rules(*place)]
+            return json_reply({"rules": [plain(each) for each in rules]})
+        for store, key in places:
+            try:
+                if await revoke_rule(store, rule, key):
+                    return Reply(status=204)
+            except (ConversationBusyError, ConversationConflictError):
+                raise _busy() from None
+        raise Refused(404, "There is no such remembered approval; load the list again.")
+
+    async def _places_of_rules(self, principal: str, id: str) -> list[tuple[Store, str | None]]:
+        """Return where rules are kept that this principal may see and revoke.
+
+        Rules with the scope "always" tell of the calls of all principals, so they are only for
+        those who share the token of the server.
+        """
+        places: list[tuple[Store, str | None]] = []
+        if id and await self._index.has(principal, id_of(id, "conversation")):
+            places.append((self._store, conversation_key(principal, id)))
+        store = getattr(self._agent, "store", None)
+        if self._shares_token and store is not None:
+            places.append((store, None))
+        return places
 
     # ── the page ────────────────────────────────────────────────────────────────────────────
 
@@ -228,3 +262,14 @@ class Routes:
                 if (record.run, step.chat, str(step.iteration)) == (run, chat, number):
                     return json_reply(step)
         raise Refused(404, "This step was not recorded; choose another step of the conversation.")
+
+
+def _query(request: Request, name: str) -> str:
+    """Return a parameter of the address; empty if it is not there."""
+    query = parse_qs(request.scope.get("query_string", b"").decode("latin-1"))
+    value: str = query.get(name, [""])[0]
+    return value
+
+
+def _busy() -> Refused:
+    return Refused(409, "This conversation is busy with an answer; wait for it, or stop it.")

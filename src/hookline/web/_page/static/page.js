@@ -8,6 +8,7 @@ import { openInbox, watchInbox } from './inbox.js';
 import { markCurrent, refreshList } from './list.js';
 import './look.js';
 import { offerPolicies } from './policies.js';
+import { refreshRules } from './rules.js';
 import { closeSection } from './section.js';
 import { actions, ask, askJson, events, Problem, useToken } from './server.js';
 import { View } from './view.js';
@@ -58,6 +59,7 @@ async function run(body) {
 // Ends a run: sends the message that waits for its end, unless the run failed or was aborted.
 function over(ended) {
   setRunning(false);
+  refreshRules();
   if (ended === 'asked') awaitDecision(view);
   const taken = takeLater();
   if (taken && ended === 'chat_done') say(taken);
@@ -161,6 +163,7 @@ async function load(id) {
   hint('');
   markCurrent();
   $('export').hidden = !id;
+  refreshRules();
   filled = id ? fill(mine, id) : null;
   if (!id) {
     $('title').textContent = 'New chat';
@@ -338,7 +341,7 @@ $('log').addEventListener('load', follows, true); // an image has its size now
 for (const kind of ['markdown', 'json']) {
   $(`export-${kind}`).addEventListener('click', () => { $('export').open = false; save(conversation, kind); });
 }
-$('show-policies').addEventListener('click', closePanels);
+for (const name of ['policies', 'rules']) $(`show-${name}`).addEventListener('click', closePanels);
 $('show-list').addEventListener('click', () => {
   document.body.classList.toggle('list-open');
   document.body.classList.remove('timeline-open');
