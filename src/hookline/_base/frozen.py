@@ -93,7 +93,8 @@ def _frozen(data: Any) -> Any:
         return data
     # Use the methods of the plain types: a subclass could return something else at each read.
     if isinstance(data, dict):
-        return frozen_dict({key: _frozen(value) for key, value in dict.items(data)})  # pyright: ignore
+        items = dict.items(data)  # pyright: ignore
+        return frozen_dict({k: v if type(v) in _LEAVES else _frozen(v) for k, v in items})
     if isinstance(data, list):
         return frozen_list([_frozen(value) for value in list.__iter__(data)])  # pyright: ignore
     if kind is tuple:

@@ -496,7 +496,8 @@ class ToolMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="tool")
     """What ran, if a hook or a person decided about the call; never sent to a model."""
 
     def __post_init__(self) -> None:
-        own_tuple(self, "media")
+        if type(self.media) is not tuple:
+            own_tuple(self, "media")
 
     if TYPE_CHECKING:  # by scripts/dev/generate.py
 

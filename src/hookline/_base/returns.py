@@ -128,7 +128,8 @@ class ToolResult(Data, frozen=True, tag_field="kind", tag="result"):
 
     def __post_init__(self) -> None:
         own(self, "value")
-        own_tuple(self, "media")
+        if type(self.media) is not tuple:
+            own_tuple(self, "media")
 
     if TYPE_CHECKING:  # by scripts/dev/generate.py
 

@@ -302,7 +302,8 @@ class ModelRequest(Data, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, system=system, output=None)
 
     def __post_init__(self) -> None:
-        own_tuple(self, "tools")
+        if type(self.tools) is not tuple:
+            own_tuple(self, "tools")
         if type(self.messages) is not History:  # which is read-only, and not copied at each step
             own_tuple(self, "messages")
 
