@@ -54,7 +54,6 @@ from hookline._chat.call import (
     PROPOSED,
     READY,
     RUNNING,
-    SETTLING,
     WAITING,
     WRITING,
     CallRun,
@@ -104,7 +103,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         """Cancel the tools that run and may be interrupted."""
         for run in self.runs:
             tool = run.tool
-            if run.state is RUNNING and run.ran and tool is not None and may_be_interrupted(tool):
+            if run.in_tool and tool is not None and may_be_interrupted(tool):
                 run.interrupted = True
                 self.chat.deadlines.interrupt(tool)
 
@@ -115,7 +114,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
     @property
     def running(self) -> list[str]:
         """The names of the tools that run now."""
-        return [run.call.name for run in self.runs if run.state is RUNNING and run.ran]
+        return [run.call.name for run in self.runs if run.in_tool]
 
     @property
     def results(self) -> tuple[ToolMessage, ...]:
@@ -172,57 +171,55 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         A call that was asked about keeps its tool; `admit` checks whether the tool is still there.
         """
         if run.request is None:
-            entry = lookup(self.chat, self.request, run.call.name)
-            run.tool, run.scope, run.is_offered = entry or (None, None, False)
+            run.tool, run.scope, run.is_offered = lookup(self.chat, self.request, run.call.name)
 
     # ── before the handler ──────────────────────────────────────────────────────────────────
 
     async def _decide(self, group: Sequence[CallRun]) -> None:
         """Decide in order whether the calls may run, then announce them."""
         chat = self.chat
-        verdicts: list[tuple[CallRun, CallVerdict]] = []
+        verdicts: list[tuple[CallRun, CallVerdict | None]] = []
         for run in group:
             if run.state is PROPOSED:
-                verdicts.append((run, self._own_verdict(run) or await self._ask(run)))
+                verdicts.append((run, await self._verdict(run)))
         # Announced only now: if a hook raises, no call of the group looks as if it had begun.
         for run, verdict in verdicts:
-            run.call = verdict.call  # a replayed verdict has not set it
+            if verdict is not None:
+                run.call = verdict.call  # a replayed verdict has not set it
             if len(chat.channel.items) > HIGH_WATER:
                 await chat.room()
             chat.put(ToolCallStarted(chat_id=chat.chat_id, iteration=self.iteration, call=run.call))
-            self._accept(run, verdict)
+            if verdict is None:
+                run.move(READY)
+            else:
+                self._accept(run, verdict)
         if self.stopping:
             for run in group:
                 if run.state in (READY, ASKING, *FOR_LATER):
                     run.set(NOT_RUN_AFTER_STOP, "stopped")
                     run.move(FINAL)
 
-    def _own_verdict(self, run: CallRun) -> CallVerdict | None:
-        """The verdict of the limit, or on a tool for which nobody is asked; None: ask the hooks.
+    async def _verdict(self, run: CallRun) -> CallVerdict | None:
+        """The verdict of the limit, on an unknown tool, or of the call's hooks, as a recorded step.
 
-        After a Stop the verdict is empty, and `_decide` settles the call.
+        None if nobody has a say: the call runs, unless `_decide` settles it after a Stop.
         """
         chat, call = self.chat, run.call
-        if self.stopping:
-            return CallVerdict(call=call)
-        if chat.asks((), CALL, self.iteration, run.id):
-            return None
-        if chat.has_run(self.iteration, run.id):
-            return CallVerdict(call=call)  # decided in an earlier life, without hooks
-        if run.place >= chat.config.limits.tool_calls:
-            return _failed(call, ToolLimitError(call.name, chat.config.limits.tool_calls))
-        if run.tool is None:
-            names = [tool.name for tool in self.request.tools] if self.request else []
-            return _failed(call, UnknownToolError(call.name, names))
-        if chat.view.preToolCall or run.tool.client:
-            return None
-        run.judged = call
-        return CallVerdict(call=call)
-
-    async def _ask(self, run: CallRun) -> CallVerdict:
-        """The verdict of the call's hooks, as a recorded step."""
         key = (CALL, self.iteration, run.id)
-        verdict = await self.chat.runtime.step(key, self._ask_hooks, _CALL_VERDICT, run)
+        if self.stopping:
+            return None
+        if not chat.runtime.has_begun(key):
+            if chat.has_run(self.iteration, run.id):
+                return None  # decided in an earlier life, without hooks
+            if run.place >= chat.config.limits.tool_calls:
+                return _failed(call, ToolLimitError(call.name, chat.config.limits.tool_calls))
+            if run.tool is None:
+                names = [tool.name for tool in self.request.tools] if self.request else []
+                return _failed(call, UnknownToolError(call.name, names))
+            if not (chat.view.preToolCall or run.tool.client):
+                run.judged = call
+                return None
+        verdict = await chat.runtime.step(key, self._ask_hooks, _CALL_VERDICT, run)
         if isinstance(verdict.answer, Stop):
             self.stop = self.stop or verdict.answer
             self.stopping = True
@@ -333,7 +330,6 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                     self._break_off(run)  # the log names only what still runs
                     raise
                 run.set(ToolFailure.of(exc))  # the tool cancelled its own task
-                run.move(SETTLING)
             async with turn:
                 await self._finish(run)
         except Exception as exc:
@@ -362,7 +358,6 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             if run.record is not None:
                 run.record = run.record.replace(at=ran.at, duration=ran.duration)
             run.set(ran.result, ran.outcome)
-            run.move(SETTLING)
 
     async def _run_after_answers(self, run: CallRun, child: WaitingChild) -> Ran:
         """Wait for the answers for its sub-agent, and run the handler again; repeat if needed."""
@@ -471,6 +466,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             if run.id in claim
             and run.state in (WAITING, AT_CLIENT, READY, RUNNING)
             and not run.ran
+            and run.result is None
             and not (run.request and isinstance(answers.get(run.request.id), Deny))
         ]
 

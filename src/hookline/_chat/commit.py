@@ -164,8 +164,6 @@ def write_now(chat: Chat, message: Message, run: CallRun) -> None:
 
 
 def _append(chat: Chat, message: Message, run: CallRun | None) -> None:
-    if run is not None:
-        run.move(WRITING)
     chat.conversation.commit(message)
     _enter(chat, message, run)
 

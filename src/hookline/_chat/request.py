@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from inspect import isawaitable
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -91,7 +91,7 @@ async def build(chat: Chat, overrides: Overrides) -> ModelRequest:
     system = config.system if overrides.system is None else overrides.system
     if callable(system):
         system = await _system_text(chat, system)
-    tools, sections = scopes.on(chat.run)
+    tools, sections = scopes.on(chat)
     chat.making.base_tools = tools
     if overrides.tools is not None:
         on = {tool.name for tool in tools}
@@ -134,9 +134,12 @@ def check_tools(before: ModelRequest, after: ModelRequest) -> None:
         raise HookReturnError("preRequest", "(chain)", after, "tools with different names")
 
 
+_NO_TOOL: Final = (None, None, False)
+
+
 def lookup(
     chat: Chat, request: ModelRequest | None, name: str
-) -> tuple[AnyTool, Scope, bool] | None:
+) -> tuple[AnyTool | None, Scope | None, bool]:
     """The tool with that name, its scope, and whether this step's final request offered it."""
     entry = chat.config.scopes.tools.get(name)
     if entry is not None and request is not None and entry[0] in request.tools:
@@ -145,9 +148,9 @@ def lookup(
     for tool in request.tools if request is not None else ():
         if tool.name == name:
             if any(base_tool is tool for base_tool in chat.making.base_tools):
-                return None  # its scope was removed since
+                return _NO_TOOL  # its scope was removed since
             return tool, FROM_HOOK, True
-    return (*entry, False) if entry is not None else None
+    return (*entry, False) if entry is not None else _NO_TOOL
 
 
 # ── the record of a request ─────────────────────────────────────────────────────────────────

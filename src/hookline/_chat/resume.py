@@ -119,8 +119,7 @@ def _reopen(chat: Chat, pending: PendingStep) -> ToolBatch:
             _reopen_call(run, pending)
         if run.state in FOR_LATER:
             run.record = pending.records.get(run.id)
-            entry = lookup(chat, request, run.call.name)
-            run.tool, run.scope, run.is_offered = entry or (None, None, False)
+            run.tool, run.scope, run.is_offered = lookup(chat, request, run.call.name)
     return batch
 
 

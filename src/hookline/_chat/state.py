@@ -585,7 +585,7 @@ class Chat:
 
     def has_run(self, iteration: int, call_id: str) -> bool:
         """Whether the handler of this call has begun in an earlier life."""
-        return self.asks((), RUN, iteration, call_id)
+        return self.runtime.has_begun((RUN, iteration, call_id))
 
     def apply(self, effects: Effects) -> None:
         """Apply recorded changes."""
