@@ -1,4 +1,4 @@
-"""Bytecodes: how many CPython executes for a piece of work, in whose modules, and in how many calls.
+"""Bytecodes: how many CPython executes for a piece of work, and in whose modules; also its calls.
 
 Unlike times they are the same on a busy machine. What is done in C is not seen: they are for
 comparing work of the same kind, before and after a change.

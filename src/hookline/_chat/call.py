@@ -11,8 +11,8 @@ Only a store makes a message wait in WRITING. A RUNNING call may have its result
 not seen. A resumed chat sets the state in which an earlier chat has left a call (`resume.py`).
 
 A call past PROPOSED was announced by ToolCallStarted. A FINAL result is final: no further hook
-changes it. A message is written once because a call past FINISHED is not written again. From WRITING
-on, only the write itself moves the call.
+changes it. A message is written once because a call past FINISHED is not written again. From
+WRITING on, only the write itself moves the call.
 """
 
 from __future__ import annotations

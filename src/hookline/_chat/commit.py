@@ -51,9 +51,9 @@ async def commit(
     chat.progress.messages += 1
     # In an ending the key is not a count: the number of messages so far depends on timing, and
     # another life of the chat may have another ending.
-    if chat.outcome is not None:
+    if chat.life.outcome is not None:
         kept_for = message.call_id if isinstance(message, ToolMessage) else message.role
-        key = (FINAL_MESSAGE, chat.outcome, kept_for)
+        key = (FINAL_MESSAGE, chat.life.outcome, kept_for)
     message = await chat.runtime.step(key, _commit, _MESSAGE, chat, message, streamed, run)
     if chat.replayed:
         take_ids(chat, message)

@@ -51,14 +51,14 @@ def respond(chat: Chat, stop_reason: str | None, text: str | None = None) -> Res
 def end(chat: Chat) -> Ending:
     """The work left once the outcome is decided."""
     ending: Ending = deque()
-    if chat.outcome != "done":
+    if chat.life.outcome != "done":
         ending.append(partial(_close, chat))
     view = chat.view
     outcome = {"done": view.onChatDone, "aborted": view.onChatAbort, "error": view.onChatError}
-    for place, hook in enumerate(outcome[chat.outcome or "error"]):
-        ending.append(partial(_observe, chat, hook, (OUTCOME, chat.outcome, place)))
+    for place, hook in enumerate(outcome[chat.life.outcome or "error"]):
+        ending.append(partial(_observe, chat, hook, (OUTCOME, chat.life.outcome, place)))
     for place, hook in enumerate(view.onChatEnd):
-        ending.append(partial(_observe, chat, hook, (END_CHAT, chat.outcome, place)))
+        ending.append(partial(_observe, chat, hook, (END_CHAT, chat.life.outcome, place)))
     return ending
 
 
@@ -153,12 +153,12 @@ def _outcome_ctx(chat: Chat, point: str) -> Any:
     if point == "onChatError":
         assert chat.error is not None
         return OnChatError(run=run, error=chat.error)
-    assert chat.outcome is not None
+    assert chat.life.outcome is not None
     return OnChatEnd(
         run=run,
-        outcome=chat.outcome,
-        response=chat.response if chat.outcome == "done" else None,
-        error=chat.error if chat.outcome == "error" else None,
+        outcome=chat.life.outcome,
+        response=chat.response if chat.life.outcome == "done" else None,
+        error=chat.error if chat.life.outcome == "error" else None,
         usage=chat.usage,
         duration=max(0.0, chat.runtime.now() - chat.progress.started),
     )

@@ -177,31 +177,22 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
 _RECORD: Json[_Record] = Json(_Record)
 
 
-class ByName(Generic[T, R]):
+class ByName(msgspec.Struct, Generic[T, R], frozen=True):
     """A codec for values whose tools and models are recorded by name.
 
     `pack` converts such a value to the data that `form` encodes, and `unpack` converts it back.
     """
 
-    __slots__ = ("_chat", "_form", "_pack", "_unpack")
-
-    def __init__(
-        self,
-        chat: Chat,
-        form: Json[R],
-        pack: Callable[[Chat, T], R],
-        unpack: Callable[[Chat, R], T],
-    ) -> None:
-        self._chat = chat
-        self._form = form
-        self._pack = pack
-        self._unpack = unpack
+    chat: Chat
+    form: Json[R]
+    pack: Callable[[Chat, T], R]
+    unpack: Callable[[Chat, R], T]
 
     def encode(self, value: T, /) -> bytes:
-        return self._form.encode(self._pack(self._chat, value))
+        return self.form.encode(self.pack(self.chat, value))
 
     def decode(self, data: bytes, /) -> T:
-        return self._unpack(self._chat, self._form.decode(data))
+        return self.unpack(self.chat, self.form.decode(data))
 
 
 def recorded_request(chat: Chat) -> ByName[BuiltRequest, Any]:
