@@ -9,7 +9,7 @@ not touched; `_base/json.py` checks that they are valid JSON.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NoReturn
 
 from msgspec.structs import force_setattr
@@ -59,10 +59,10 @@ class FrozenList(list[Any]):
 
 
 _LEAVES: Final = frozenset([str, int, float, bool, type(None)])
-_READ_ONLY: Final = _LEAVES | {FrozenDict, FrozenList}
+READ_ONLY: Final = _LEAVES | {FrozenDict, FrozenList}
 
 
-def frozen_dict(data: dict[str, Any]) -> FrozenDict:
+def frozen_dict(data: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> FrozenDict:
     """Make a read-only object of these items, whose values are already frozen."""
     result: FrozenDict = FrozenDict.__new__(FrozenDict)
     dict.update(result, data)  # pyright: ignore[reportUnknownMemberType]
@@ -89,12 +89,15 @@ def freeze(data: Any) -> Any:
 
 def _frozen(data: Any) -> Any:
     kind: Any = type(data)  # pyright: ignore[reportUnknownVariableType]
-    if kind in _READ_ONLY:
+    if kind in READ_ONLY:
         return data
     # Use the methods of the plain types: a subclass could return something else at each read.
     if isinstance(data, dict):
-        items = dict.items(data)  # pyright: ignore
-        return frozen_dict({k: v if type(v) in _LEAVES else _frozen(v) for k, v in items})
+        result = frozen_dict(dict.items(data))  # pyright: ignore
+        if not _LEAVES.issuperset(map(type, dict.values(result))):
+            for key, value in dict.items(result):
+                dict.__setitem__(result, key, _frozen(value))
+        return result
     if isinstance(data, list):
         return frozen_list([_frozen(value) for value in list.__iter__(data)])  # pyright: ignore
     if kind is tuple:
@@ -117,7 +120,7 @@ def thaw(data: Any) -> Any:
 def own(struct: Any, name: str) -> None:
     """Freeze the JSON data in this field of a frozen Struct that is being made."""
     value = getattr(struct, name)
-    if type(value) not in _READ_ONLY:
+    if type(value) not in READ_ONLY:
         force_setattr(struct, name, freeze(value))
 
 

@@ -157,7 +157,9 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
     asm = await _begin_answer(chat)
     if request.messages is not making.base_messages:  # the history itself, which is valid
         request = _check_messages(request)
-    work = _read(chat, asm, without_foreign_items(request))
+    if request.output is not None:
+        request = without_foreign_items(request)
+    work = _read(chat, asm, request)
     try:
         if limit is None or limit == inf:
             finish = await work

@@ -29,6 +29,7 @@ from itertools import count
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from hookline._base.errors import ToolArgumentsError, ToolLimitError, UnknownToolError
 from hookline._base.events import ToolCallFinished, ToolCallStarted
@@ -64,7 +65,7 @@ from hookline._chat.channel import HIGH_WATER
 from hookline._chat.child_answers import await_answers
 from hookline._chat.commit import commit, write_now, write_past_hooks
 from hookline._chat.guards import NOT_RUN_AFTER_STOP, ask_guards, before_call
-from hookline._chat.request import foreign_names, lookup
+from hookline._chat.request import foreign_names, look_up
 from hookline._chat.results import as_data, ask_hooks, bounded, with_text
 from hookline._chat.rules import approval_by_rule, seal
 from hookline._chat.run_tool import RAN, Ran, admit, run_handler
@@ -155,7 +156,10 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         group: list[CallRun] = []
         while todo:
             run = todo[0]
-            self._look_up(run)
+            # As late as possible, since scopes may change. A call that was asked about keeps its
+            # tool; `admit` checks whether the tool is still there.
+            if run.request is None:
+                look_up(self.chat, self.request, run)
             tool = run.tool
             alone = not self.chat.config.parallel_tools or (tool is not None and not tool.parallel)
             if alone and (group or _calls_for_later(self.runs[: run.place])):
@@ -164,14 +168,6 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             if alone:
                 break
         return group
-
-    def _look_up(self, run: CallRun) -> None:
-        """Look up the call's tool, as late as possible, since scopes may change.
-
-        A call that was asked about keeps its tool; `admit` checks whether the tool is still there.
-        """
-        if run.request is None:
-            run.tool, run.scope, run.is_offered = lookup(self.chat, self.request, run.call.name)
 
     # ── before the handler ──────────────────────────────────────────────────────────────────
 
@@ -209,16 +205,19 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         if self.stopping:
             return None
         if not chat.runtime.has_begun(key):
-            if chat.has_run(self.iteration, run.id):
-                return None  # decided in an earlier life, without hooks
+            error: Exception | None = None
             if run.place >= chat.config.limits.tool_calls:
-                return _failed(call, ToolLimitError(call.name, chat.config.limits.tool_calls))
-            if run.tool is None:
+                error = ToolLimitError(call.name, chat.config.limits.tool_calls)
+            elif run.tool is None:
                 names = [tool.name for tool in self.request.tools] if self.request else []
-                return _failed(call, UnknownToolError(call.name, names))
-            if not (chat.view.preToolCall or run.tool.client):
+                error = UnknownToolError(call.name, names)
+            elif not (chat.view.preToolCall or run.tool.client):
                 run.judged = call
                 return None
+            if chat.has_run(self.iteration, run.id):
+                return None  # decided in an earlier life, without hooks
+            if error is not None:
+                return _failed(call, error)
         verdict = await chat.runtime.step(key, self._ask_hooks, _CALL_VERDICT, run)
         if isinstance(verdict.answer, Stop):
             self.stop = self.stop or verdict.answer
@@ -250,14 +249,10 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             asks += [ask for ask in more if ask not in asks]
         run.judged, run.judges = call, guards
         verdict = self._judge(run, call, end, asks)
-        if verdict.asks and verdict.approval is None:
-            approval = await approval_by_rule(self.chat, run.tool, call)
-            verdict = msgspec.structs.replace(verdict, approval=approval)
-        return msgspec.structs.replace(
-            verdict,
-            **_deciders(effects),
-            tool_digest=seal(run.tool) if verdict.asks else "",
-        )
+        if verdict.asks:
+            approval = verdict.approval or await approval_by_rule(self.chat, run.tool, call)
+            verdict = replace(verdict, approval=approval, tool_digest=seal(run.tool))
+        return replace(verdict, **_deciders(effects)) if effects else verdict
 
     def _judge(
         self, run: CallRun, call: ToolCall, end: Any, asks: list[Ask | Approve]
@@ -296,13 +291,15 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         elif verdict.asks:
             prepare(self.chat, self.iteration, run, verdict)
         else:
-            run.let_run(in_process=self.chat.has_run(self.iteration, run.id))
+            is_client = run.tool is not None and run.tool.client
+            run.let_run(in_process=is_client and self.chat.has_run(self.iteration, run.id))
 
     async def _refuse_surplus(self, surplus: list[CallRun]) -> None:
         """Answer the calls past the limit of a step with an error."""
         for run in surplus:
             if run.state is not COMMITTED:
-                self._look_up(run)
+                if run.request is None:
+                    look_up(self.chat, self.request, run)
                 await self._decide([run])
                 await self._complete_all([run])
 
@@ -377,7 +374,8 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
     async def _finish(self, run: CallRun) -> None:
         """Settle and report the result, then write the messages whose turn has come."""
         chat = self.chat
-        chat.progress.use(run.id)
+        if chat.progress.accepted:
+            chat.progress.use(run.id)
         if run.state not in FOR_LATER:  # approved for its client, or a sub-agent waits
             chat.check()  # another call may have ended the chat while this one waited
             if run.state is not FINAL:

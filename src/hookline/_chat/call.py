@@ -185,6 +185,7 @@ class CallRun(msgspec.Struct, eq=False):
             assert result is not None
             error = {"type": clean_text(result.type), "message": clean_text(result.message)}
             text = json_text({"error": error})
+        as_made = self.call is self.model_call
         return ToolMessage(
             id=id,
             call_id=self.id,
@@ -192,7 +193,7 @@ class CallRun(msgspec.Struct, eq=False):
             text=text,
             outcome=self.outcome,
             media=media,
-            ran=self._what_ran(),
+            ran=None if as_made and self.record is None else self._what_ran(),
         )
 
     def _what_ran(self) -> RanCall | None:

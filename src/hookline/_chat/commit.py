@@ -85,7 +85,8 @@ async def _commit(
             end_answer(chat)
             return message
     if chat.conversation.ledger is None:
-        _append(chat, message, run)
+        chat.conversation.commit(message)
+        _enter(chat, message, run)
         chat.progress.unannounced = message
     else:
         await _store(chat, message, run)

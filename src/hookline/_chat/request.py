@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from inspect import isawaitable
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ from hookline._base.messages import (
 )
 from hookline._base.returns import Stop
 from hookline._base.run import Run
+from hookline._chat.call import CallRun
 from hookline._chat.state import Chat
 from hookline._model.model import (
     ChatRequest,
@@ -134,23 +135,24 @@ def check_tools(before: ModelRequest, after: ModelRequest) -> None:
         raise HookReturnError("preRequest", "(chain)", after, "tools with different names")
 
 
-_NO_TOOL: Final = (None, None, False)
-
-
-def lookup(
-    chat: Chat, request: ModelRequest | None, name: str
-) -> tuple[AnyTool | None, Scope | None, bool]:
-    """The tool with that name, its scope, and whether this step's final request offered it."""
-    entry = chat.config.scopes.tools.get(name)
-    if entry is not None and request is not None and entry[0] in request.tools:
-        return *entry, True
+def look_up(chat: Chat, request: ModelRequest | None, run: CallRun) -> None:
+    """Set the call's tool, its scope, and whether this step's final request offered the tool."""
+    name = run.call.name
+    run.tool, run.scope = chat.config.scopes.tools.get(name, (None, None))
+    run.is_offered = False
+    if request is None:
+        return
+    if run.tool is not None and run.tool in request.tools:
+        run.is_offered = True
+        return
     # A hook may have offered a tool of its own; the model has called the one that it was offered.
-    for tool in request.tools if request is not None else ():
+    for tool in request.tools:
         if tool.name == name:
             if any(base_tool is tool for base_tool in chat.making.base_tools):
-                return _NO_TOOL  # its scope was removed since
-            return tool, FROM_HOOK, True
-    return (*entry, False) if entry is not None else _NO_TOOL
+                run.tool = run.scope = None  # its scope was removed since
+            else:
+                run.tool, run.scope, run.is_offered = tool, FROM_HOOK, True
+            return
 
 
 # ── the record of a request ─────────────────────────────────────────────────────────────────

@@ -302,7 +302,8 @@ def _call(chat: Chat, run: CallRun, tool: AnyTool) -> Any:
     if tool.signature.injected is not None:
         arguments = {**arguments, tool.signature.injected: run.run_of(chat)}
     if run.child_answers is None:  # a sub-agent that goes on has not begun anything yet
-        chat.progress.use(run.id)
+        if chat.progress.accepted:
+            chat.progress.use(run.id)
         run.ran = True  # before the call: a function that raises did run
     if tool.is_async:
         return tool.fn(**arguments)

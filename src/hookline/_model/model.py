@@ -393,6 +393,6 @@ def model_name(model: Model) -> str:
 
 def without_foreign_items(request: ModelRequest) -> ModelRequest:
     """The request in the form that its model supports: with a schema, or described in words."""
-    if request.output is None or getattr(request.model, "takes_schema", False):
+    if getattr(request.model, "takes_schema", False):
         return request
     return request.prompted()
