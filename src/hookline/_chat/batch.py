@@ -260,13 +260,14 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         """The verdict that follows from the chain of hooks."""
         if end is None:
             run.call = call
+            if not (asks or run.is_for_client):
+                return CallVerdict(call=call)
             # A call that waits is checked now, inside the step, so that a replay decides the same.
             # Other calls are checked when they run.
             last = asks[-1] if asks else None
             approval = last if isinstance(last, Approve) else None  # of the hooks before it
             questions = tuple([ask for ask in asks if isinstance(ask, Ask)])
-            waits = questions or (run.tool is not None and run.tool.client)
-            error = admit(self.chat, run) if waits else None
+            error = admit(self.chat, run) if questions or run.is_for_client else None
             if error is not None:
                 return CallVerdict(call=call, answer=error, failed=True)
             return CallVerdict(call=call, asks=questions, approval=approval if questions else None)
@@ -291,8 +292,8 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         elif verdict.asks:
             prepare(self.chat, self.iteration, run, verdict)
         else:
-            is_client = run.tool is not None and run.tool.client
-            run.let_run(in_process=is_client and self.chat.has_run(self.iteration, run.id))
+            at_client = run.is_for_client and not self.chat.has_run(self.iteration, run.id)
+            run.move(AT_CLIENT if at_client else READY)
 
     async def _refuse_surplus(self, surplus: list[CallRun]) -> None:
         """Answer the calls past the limit of a step with an error."""

@@ -123,6 +123,11 @@ class CallRun(msgspec.Struct, eq=False):
     message: ToolMessage | None = None  # as it will be written, once preMessage has run
 
     @property
+    def is_for_client(self) -> bool:
+        """Whether a client runs its tool."""
+        return self.tool is not None and self.tool.client
+
+    @property
     def in_tool(self) -> bool:
         """Whether its tool runs now."""
         return self.state is RUNNING and self.ran and self.result is None
@@ -155,8 +160,7 @@ class CallRun(msgspec.Struct, eq=False):
 
     def let_run(self, *, in_process: bool = False) -> None:
         """Let the call run, here or at its client."""
-        at_client = self.tool is not None and self.tool.client and not in_process
-        self.move(AT_CLIENT if at_client else READY)
+        self.move(AT_CLIENT if self.is_for_client and not in_process else READY)
 
     def post(self, result: CallResult) -> None:
         """Take the result from its client."""

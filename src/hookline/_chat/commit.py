@@ -87,10 +87,10 @@ async def _commit(
     if chat.conversation.ledger is None:
         chat.conversation.commit(message)
         _enter(chat, message, run)
-        chat.progress.unannounced = message
     else:
         await _store(chat, message, run)
     if len(chat.channel.items) > HIGH_WATER:
+        chat.progress.unannounced = message
         await chat.room()
     chat.put(MessageAdded(chat_id=chat.chat_id, message=message))
     chat.progress.unannounced = None
