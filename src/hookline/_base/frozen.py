@@ -78,30 +78,25 @@ def frozen_list(items: Iterable[Any]) -> FrozenList:
 
 def freeze(data: Any) -> Any:
     """Make all dicts and lists in the data read-only; raises ValueError for endless nesting."""
-    try:
-        return _frozen(data)
-    except RecursionError:
-        raise ValueError(
-            f"a {type(data).__qualname__} is nested too deeply, or contains itself; "
-            "pass flat JSON data"
-        ) from None
-
-
-def _frozen(data: Any) -> Any:
     kind: Any = type(data)  # pyright: ignore[reportUnknownVariableType]
     if kind in READ_ONLY:
         return data
-    # Use the methods of the plain types: a subclass could return something else at each read.
-    if isinstance(data, dict):
-        result = frozen_dict(dict.items(data))  # pyright: ignore
-        if not _LEAVES.issuperset(map(type, dict.values(result))):
-            for key, value in dict.items(result):
-                dict.__setitem__(result, key, _frozen(value))
-        return result
-    if isinstance(data, list):
-        return frozen_list([_frozen(value) for value in list.__iter__(data)])  # pyright: ignore
-    if kind is tuple:
-        return tuple([_frozen(value) for value in data])
+    try:
+        # Use the methods of the plain types: a subclass could return something else at each read.
+        if isinstance(data, dict):
+            result = frozen_dict(dict.items(data))  # pyright: ignore
+            if not _LEAVES.issuperset(map(type, dict.values(result))):
+                for key, value in dict.items(result):
+                    dict.__setitem__(result, key, freeze(value))
+            return result
+        if isinstance(data, list):
+            return frozen_list([freeze(value) for value in list.__iter__(data)])  # pyright: ignore
+        if kind is tuple:
+            return tuple([freeze(value) for value in data])
+    except RecursionError:
+        raise ValueError(
+            f"a {kind.__qualname__} is nested too deeply, or contains itself; pass flat JSON data"
+        ) from None
     return data
 
 
