@@ -56,7 +56,7 @@ class Overrides(Data, frozen=True, kw_only=True):
 AS_IT_IS = Overrides()
 
 
-async def _system_text(chat: Chat, system: Callable[[Run[Any]], Any]) -> str | None:
+async def system_text(chat: Chat, system: Callable[[Run[Any]], Any]) -> str | None:
     """The system text that the agent's function returns; it is called each time."""
     with no_cancellation_of_its_own(UsageError, "the system= function", "return None"):
         result: Any = system(chat.run)
@@ -71,7 +71,7 @@ async def first_request(chat: Chat, message: UserMessage | None) -> ChatRequest:
     system = chat.config.system
     return ChatRequest(
         message=message,
-        system=await _system_text(chat, system) if callable(system) else system,
+        system=await system_text(chat, system) if callable(system) else system,
         tools=chat.config.scopes.tools_for(chat.run),
         settings=chat.config.settings,
     )
@@ -86,12 +86,9 @@ def overrides_of(before: ChatRequest, after: ChatRequest) -> Overrides:
     )
 
 
-async def build(chat: Chat, overrides: Overrides) -> ModelRequest:
-    """The request of the step that begins."""
+def build(chat: Chat, overrides: Overrides, system: str | None) -> ModelRequest:
+    """The request of the step that begins, with this system text."""
     config, scopes = chat.config, chat.config.scopes
-    system = config.system if overrides.system is None else overrides.system
-    if callable(system):
-        system = await _system_text(chat, system)
     tools, sections = scopes.on(chat)
     chat.making.base_tools = tools
     if overrides.tools is not None:

@@ -30,6 +30,7 @@ from hookline._chat.request import (
     check_tools,
     foreign_names,
     recorded_request,
+    system_text,
 )
 from hookline._chat.shown import is_shown, show, take_back
 from hookline._chat.state import Chat
@@ -100,7 +101,10 @@ async def run_step(
 async def _request(
     chat: Chat, overrides: Overrides, first_answer: ModelResponse | None
 ) -> BuiltRequest:
-    before = await build(chat, overrides)
+    system = chat.config.system if overrides.system is None else overrides.system
+    if callable(system):
+        system = await system_text(chat, system)
+    before = build(chat, overrides, system)
     if first_answer is not None or not chat.view.preRequest:
         step_request = BuiltRequest(request=before, answer=first_answer)
     else:
