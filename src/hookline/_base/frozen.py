@@ -85,9 +85,9 @@ def freeze(data: Any) -> Any:
         # Use the methods of the plain types: a subclass could return something else at each read.
         if isinstance(data, dict):
             result = frozen_dict(dict.items(data))  # pyright: ignore
-            if not _LEAVES.issuperset(map(type, dict.values(result))):
-                for key, value in dict.items(result):
-                    dict.__setitem__(result, key, freeze(value))
+            if not _LEAVES.issuperset(map(type, dict.values(result))):  # pyright: ignore
+                for key, value in dict.items(result):  # pyright: ignore
+                    dict.__setitem__(result, key, freeze(value))  # pyright: ignore
             return result
         if isinstance(data, list):
             return frozen_list([freeze(value) for value in list.__iter__(data)])  # pyright: ignore

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from math import inf
 from types import AsyncGeneratorType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, cast
 
 from msgspec.structs import replace
 
@@ -50,6 +50,7 @@ from hookline._model.model import (
 )
 from hookline._record.runtime import Json, Key
 
+_Source: TypeAlias = Callable[[Chat, Any], Awaitable[ModelResponse | Stop]]
 RESPONSE_JSON: Final[Json[ModelResponse | Stop]] = Json(ModelResponse | Stop)
 
 
@@ -62,13 +63,14 @@ async def ask_model(
     """
     making = chat.making
     making.final_request = making.sent_tools = None
-    source: Callable[[Chat, Any], Awaitable[ModelResponse | Stop]] = stream_answer
+    source: Any = stream_answer  # a function of the chat, and of the request or the answer
     if answer is not None:
         source = replay_answer
     elif chat.view.aroundRequest:
         source = _with_wrappers
-    argument = request if answer is None else answer
-    response = await chat.runtime.step(key, source, RESPONSE_JSON, chat, argument)
+    argument: Any = request if answer is None else answer
+    ask = cast("_Source", source)
+    response = await chat.runtime.step(key, ask, RESPONSE_JSON, chat, argument)
     if chat.replayed:
         if isinstance(response, ModelResponse):
             _new_assembly(chat).recall(response)
