@@ -8,11 +8,11 @@ while it is closed never replaces the result of the call.
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from inspect import isawaitable
 from math import inf
 from types import AsyncGeneratorType
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -50,7 +50,6 @@ from hookline._model.model import (
 )
 from hookline._record.runtime import Json, Key
 
-_Source: TypeAlias = Callable[[Chat, Any], Awaitable[ModelResponse | Stop]]
 RESPONSE_JSON: Final[Json[ModelResponse | Stop]] = Json(ModelResponse | Stop)
 
 
@@ -69,8 +68,7 @@ async def ask_model(
     elif chat.view.aroundRequest:
         source = _with_wrappers
     argument: Any = request if answer is None else answer
-    ask = cast("_Source", source)
-    response = await chat.runtime.step(key, ask, RESPONSE_JSON, chat, argument)
+    response: Any = await chat.runtime.step(key, source, RESPONSE_JSON, chat, argument)
     if chat.replayed:
         if isinstance(response, ModelResponse):
             _new_assembly(chat).recall(response)
@@ -78,7 +76,8 @@ async def ask_model(
         if making.sent_tools is not None and request is not None:
             tools = tools_by_name(request.tools, making.sent_tools)
             making.final_request = request.replace(tools=tools)
-    return response
+    answered: ModelResponse | Stop = response
+    return answered
 
 
 async def _with_wrappers(chat: Chat, request: ModelRequest) -> ModelResponse | Stop:
