@@ -1,4 +1,4 @@
-"""Bytecodes: how many CPython executes for a piece of work, and in whose modules.
+"""Bytecodes: how many CPython executes for a piece of work, and in whose modules; also its calls.
 
 Unlike times they are the same on a busy machine. What is done in C is not seen: they are for
 comparing work of the same kind, before and after a change.
@@ -10,6 +10,7 @@ import gc
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from inspect import CO_COROUTINE
 from types import FrameType
 from typing import Any
 
@@ -34,6 +35,26 @@ async def count(work: Work, where: Where) -> Counter[str]:
             found[name] += 1
         return trace
 
+    await _traced(work, trace)
+    return found
+
+
+async def count_calls(work: Work) -> tuple[int, int]:
+    """The calls of Python functions in one run, each resumption included, and the coroutines."""
+    calls = 0
+    coroutines: set[FrameType] = set()  # a resumed coroutine has the frame that it had before
+
+    def trace(frame: FrameType, event: str, arg: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if frame.f_code.co_flags & CO_COROUTINE:
+            coroutines.add(frame)
+
+    await _traced(work, trace)
+    return calls, len(coroutines)
+
+
+async def _traced(work: Work, trace: Callable[..., Any]) -> None:
     await work()  # what is done only once is not counted
     before = sys.gettrace()
     gc.collect()
@@ -44,4 +65,3 @@ async def count(work: Work, where: Where) -> Counter[str]:
     finally:
         sys.settrace(before)
         gc.enable()
-    return found

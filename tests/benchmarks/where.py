@@ -1,5 +1,7 @@
 """Where the work of a chunk and of a tool iteration is done: bytecodes, counted and not timed.
 
+The calls of Python functions and the coroutines are counted, too.
+
 Each workload is run twice, the second time with twice as many units; the difference over the units
 is what one unit costs.
 
@@ -15,7 +17,7 @@ from collections.abc import Callable
 from hookline import Agent
 
 from . import byhand, ours
-from .bytecodes import count
+from .bytecodes import count, count_calls
 from .measure import Work
 
 PARTS = {
@@ -67,6 +69,12 @@ async def a_unit(make: Callable[[int], Work], few: int) -> dict[str, float]:
     return {part: (whole - less[part]) / few for part, whole in more.items()}
 
 
+async def calls_of_a_unit(make: Callable[[int], Work], few: int) -> tuple[float, float]:
+    """The calls and the coroutines of one unit."""
+    less, more = await count_calls(make(few)), await count_calls(make(2 * few))
+    return (more[0] - less[0]) / few, (more[1] - less[1]) / few
+
+
 def text_by_hand(units: int) -> Work:
     texts = byhand.texts(units)
     return lambda: byhand.read_text(lambda _: byhand.stream(texts))
@@ -91,7 +99,9 @@ def show(title: str, by_hand: Callable[[int], Work], mine: Callable[[int], Work]
     limit = sum(asyncio.run(a_unit(by_hand, few)).values())
     parts = asyncio.run(a_unit(mine, few))
     whole = sum(parts.values())
+    calls, coroutines = asyncio.run(calls_of_a_unit(mine, few))
     print(f"{title}: {whole:,.0f} bytecodes; by hand {limit:,.0f}: {whole / limit:.1f}×")
+    print(f"  in {calls:,.1f} calls, {coroutines:,.1f} coroutines")
     for part, bytecodes in sorted(parts.items(), key=lambda each: -each[1]):
         if bytecodes >= 1:
             print(f"  {bytecodes:8,.0f} {bytecodes / whole:6.1%}  {part or 'other'}")

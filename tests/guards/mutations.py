@@ -57,7 +57,7 @@ MUTATIONS: Final = tuple(
     Mutation(*each)
     for each in (
         ("hooks of preToolCall never run", BATCH,
-         "if chat.view.preToolCall or run.tool.client:", "if run.tool.client:"),
+         "elif not (chat.view.preToolCall or run.tool.client):", "elif not run.tool.client:"),
         ("a denial lets the call run", BATCH,
          'run.refuse(answer, "error" if verdict.failed else "denied")', "run.let_run()"),
         ("asks are forgotten", BATCH, "elif verdict.asks:", "elif False:"),

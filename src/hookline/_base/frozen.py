@@ -9,7 +9,7 @@ not touched; `_base/json.py` checks that they are valid JSON.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NoReturn
 
 from msgspec.structs import force_setattr
@@ -59,10 +59,10 @@ class FrozenList(list[Any]):
 
 
 _LEAVES: Final = frozenset([str, int, float, bool, type(None)])
-_READ_ONLY: Final = _LEAVES | {FrozenDict, FrozenList}
+READ_ONLY: Final = _LEAVES | {FrozenDict, FrozenList}
 
 
-def frozen_dict(data: dict[str, Any]) -> FrozenDict:
+def frozen_dict(data: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> FrozenDict:
     """Make a read-only object of these items, whose values are already frozen."""
     result: FrozenDict = FrozenDict.__new__(FrozenDict)
     dict.update(result, data)  # pyright: ignore[reportUnknownMemberType]
@@ -78,26 +78,25 @@ def frozen_list(items: Iterable[Any]) -> FrozenList:
 
 def freeze(data: Any) -> Any:
     """Make all dicts and lists in the data read-only; raises ValueError for endless nesting."""
+    kind: Any = type(data)  # pyright: ignore[reportUnknownVariableType]
+    if kind in READ_ONLY:
+        return data
     try:
-        return _frozen(data)
+        # Use the methods of the plain types: a subclass could return something else at each read.
+        if isinstance(data, dict):
+            result = frozen_dict(dict.items(data))  # pyright: ignore
+            if not _LEAVES.issuperset(map(type, dict.values(result))):  # pyright: ignore
+                for key, value in dict.items(result):  # pyright: ignore
+                    dict.__setitem__(result, key, freeze(value))  # pyright: ignore
+            return result
+        if isinstance(data, list):
+            return frozen_list([freeze(value) for value in list.__iter__(data)])  # pyright: ignore
+        if kind is tuple:
+            return tuple([freeze(value) for value in data])
     except RecursionError:
         raise ValueError(
-            f"a {type(data).__qualname__} is nested too deeply, or contains itself; "
-            "pass flat JSON data"
+            f"a {kind.__qualname__} is nested too deeply, or contains itself; pass flat JSON data"
         ) from None
-
-
-def _frozen(data: Any) -> Any:
-    kind: Any = type(data)  # pyright: ignore[reportUnknownVariableType]
-    if kind in _READ_ONLY:
-        return data
-    # Use the methods of the plain types: a subclass could return something else at each read.
-    if isinstance(data, dict):
-        return frozen_dict({key: _frozen(value) for key, value in dict.items(data)})  # pyright: ignore
-    if isinstance(data, list):
-        return frozen_list([_frozen(value) for value in list.__iter__(data)])  # pyright: ignore
-    if kind is tuple:
-        return tuple([_frozen(value) for value in data])
     return data
 
 
@@ -116,7 +115,7 @@ def thaw(data: Any) -> Any:
 def own(struct: Any, name: str) -> None:
     """Freeze the JSON data in this field of a frozen Struct that is being made."""
     value = getattr(struct, name)
-    if type(value) not in _READ_ONLY:
+    if type(value) not in READ_ONLY:
         force_setattr(struct, name, freeze(value))
 
 

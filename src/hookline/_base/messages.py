@@ -543,7 +543,8 @@ class ToolMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="tool")
         return hash(self.id)
 
     def __post_init__(self) -> None:
-        own_tuple(self, "media")
+        if type(self.media) is not tuple:
+            own_tuple(self, "media")
 
     if TYPE_CHECKING:  # by scripts/dev/generate.py
 

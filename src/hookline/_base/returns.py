@@ -14,7 +14,7 @@ from msgspec.structs import force_setattr
 from typing_extensions import TypeVar
 
 from hookline._base.errors import ToolArgumentsError
-from hookline._base.frozen import freeze, own, own_tuple
+from hookline._base.frozen import READ_ONLY, freeze, own, own_tuple
 from hookline._base.messages import (
     NO_USAGE,
     AssistantMessage,
@@ -127,8 +127,10 @@ class ToolResult(Data, frozen=True, tag_field="kind", tag="result"):
     """True if the value was cut to `Limits.output_bytes`."""
 
     def __post_init__(self) -> None:
-        own(self, "value")
-        own_tuple(self, "media")
+        if type(self.value) not in READ_ONLY:
+            own(self, "value")
+        if type(self.media) is not tuple:
+            own_tuple(self, "media")
 
     if TYPE_CHECKING:  # by scripts/dev/generate.py
 

@@ -8,11 +8,11 @@ while it is closed never replaces the result of the call.
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from inspect import isawaitable
 from math import inf
 from types import AsyncGeneratorType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -50,40 +50,35 @@ from hookline._model.model import (
 )
 from hookline._record.runtime import Json, Key
 
-Answer = TypeVar("Answer", ModelResponse, ModelResponse | Stop)
 RESPONSE_JSON: Final[Json[ModelResponse | Stop]] = Json(ModelResponse | Stop)
 
 
 async def ask_model(
-    chat: Chat, key: Key, request: ModelRequest, answer: ModelResponse | None
+    chat: Chat, key: Key, request: ModelRequest | None, answer: ModelResponse | None
 ) -> ModelResponse | Stop:
     """The model's answer, through aroundRequest, or the answer that a hook has given.
 
-    Returns a Stop if a wrapper, or a hook at onDelta, has raised StopChat.
+    Returns a Stop if a wrapper, or a hook at onDelta, has raised StopChat. A replayed answer gets its
+    assembly again.
     """
-    chat.making.final_request = chat.making.sent_tools = None
+    making = chat.making
+    making.final_request = making.sent_tools = None
+    source: Any = stream_answer  # a function of the chat, and of the request or the answer
     if answer is not None:
-        return await take_answer(chat, key, show_answer, answer)
-    source: Callable[[Chat, ModelRequest], Awaitable[ModelResponse | Stop]]
-    source = _with_wrappers if chat.view.aroundRequest else stream_answer
-    response = await take_answer(chat, key, source, request)
-    # A replay runs no wrapper, so the record tells which tools the wrappers had offered.
-    if chat.replayed and chat.making.sent_tools is not None:
-        chat.making.final_request = request.replace(
-            tools=tools_by_name(request.tools, chat.making.sent_tools)
-        )
-    return response
-
-
-async def take_answer(
-    chat: Chat, key: Key, source: Callable[[Chat, Any], Awaitable[Answer]], argument: Any
-) -> Answer:
-    """Run `source` as a recorded step. A replayed answer gets its assembly again."""
+        source = show_answer
+    elif chat.view.aroundRequest:
+        source = _with_wrappers
+    argument: Any = request if answer is None else answer
     response: Any = await chat.runtime.step(key, source, RESPONSE_JSON, chat, argument)
-    answer: Answer = response
-    if chat.replayed and isinstance(response, ModelResponse):
-        _new_assembly(chat).recall(response)
-    return answer
+    if chat.replayed:
+        if isinstance(response, ModelResponse):
+            _new_assembly(chat).recall(response)
+        # A replay runs no wrapper, so the record tells which tools the wrappers had offered.
+        if making.sent_tools is not None and request is not None:
+            tools = tools_by_name(request.tools, making.sent_tools)
+            making.final_request = request.replace(tools=tools)
+    answered: ModelResponse | Stop = response
+    return answered
 
 
 async def _with_wrappers(chat: Chat, request: ModelRequest) -> ModelResponse | Stop:
@@ -168,22 +163,51 @@ async def replay_answer(chat: Chat, response: ModelResponse) -> ModelResponse:
 
 async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
     """The model's answer, within the time limit: a service may send for ever."""
-    seconds = chat.config.limits.request_seconds
-    if seconds is None or seconds == inf:
-        return await _stream(chat, request)
+    making, limit = chat.making, chat.config.limits.request_seconds
+    asm = await _begin_answer(chat)
+    if request.messages is not making.base_messages:  # the history itself, which is valid
+        request = _check_messages(request)
+    if request.output is not None:
+        request = without_foreign_items(request)
+    work = _read(chat, asm, request)
     try:
-        return await chat.deadlines.run(_stream(chat, request), seconds, "the model")
+        if limit is None or limit == inf:
+            finish = await work
+        else:
+            finish = await chat.deadlines.run(work, limit, "the model")
     except Expired:
         raise IdleTimeoutError(
-            f"the model call took longer than Limits.request_seconds={seconds:g} and was stopped; "
+            f"the model call took longer than Limits.request_seconds={limit:g} and was stopped; "
             "try again, ask for a shorter answer, or raise the limit"
         ) from None
+    if finish is None:
+        raise ModelError(
+            "the model's stream ended without Finish, so its answer may be cut off; "
+            "ask again, or let the adapter yield Finish(...) last"
+        )
+    if asm.source is not None:
+        await _end_source(chat, asm)
+    if finish.usage is not None:
+        chat.add_usage(finish.usage)
+    if not making.has_wrappers:
+        return asm.finish(finish)
+    clock = chat.deadlines.clock
+    if asm.first is None:
+        asm.first = clock()
+    making.streamed = asm.finish(finish, asm.timing(clock(), chat.progress.reader_seconds))
+    return making.streamed
 
 
-async def _stream(chat: Chat, request: ModelRequest) -> ModelResponse:
-    """Take the model's chunks. The middle of the loop is the hot path: one event a chunk."""
-    asm = await _begin_answer(chat)
-    request = without_foreign_items(_sendable(chat, request))
+def _check_messages(request: ModelRequest) -> ModelRequest:
+    """The request with valid messages; raises HistoryError if hooks have broken a call pair."""
+    check_history(request.messages)
+    if isinstance(request.messages, (tuple, History)):
+        return request
+    return request.replace(messages=tuple(request.messages))
+
+
+async def _read(chat: Chat, asm: Assembly, request: ModelRequest) -> Finish | None:
+    """Read the model's chunks. The middle of the loop is the hot path: one event a chunk."""
     life, view, clock = chat.life, chat.view, chat.deadlines.clock
     chat_id, iteration = chat.chat_id, chat.iteration
     items, live = chat.channel.items, chat.live
@@ -208,8 +232,9 @@ async def _stream(chat: Chat, request: ModelRequest) -> ModelResponse:
                     text = clean_text(check_chunk(chunk).text)
                     remaining -= len(text.encode()) - len(text)  # count bytes instead of characters
                 remaining -= len(text)
-                if not text or remaining < 0:
-                    _check_length(remaining, limit)
+                if remaining < 0:
+                    raise _too_long(limit)
+                if not text:
                     continue
                 if not live:
                     asm.text.append(text)
@@ -231,7 +256,8 @@ async def _stream(chat: Chat, request: ModelRequest) -> ModelResponse:
                 if asm.first is None:
                     asm.first = clock()
                 remaining -= _size(check_chunk(chunk))
-                _check_length(remaining, limit)
+                if remaining < 0:
+                    raise _too_long(limit)
                 await _take(chat, asm, chunk)
         whole = chunks.__class__ is AsyncGeneratorType  # it closes itself at its end
     except CancelledError as exc:
@@ -246,31 +272,7 @@ async def _stream(chat: Chat, request: ModelRequest) -> ModelResponse:
         chat.making.asking = False
         if not whole:
             await _close(chunks)
-    if finish is None:
-        raise ModelError(
-            "the model's stream ended without Finish, so its answer may be cut off; "
-            "ask again, or let the adapter yield Finish(...) last"
-        )
-    if asm.source is not None:
-        await _end_source(chat, asm)
-    if finish.usage is not None:
-        chat.add_usage(finish.usage)
-    if not chat.making.has_wrappers:
-        return asm.finish(finish)
-    if asm.first is None:
-        asm.first = clock()
-    chat.making.streamed = asm.finish(finish, asm.timing(clock(), chat.progress.reader_seconds))
-    return chat.making.streamed
-
-
-def _sendable(chat: Chat, request: ModelRequest) -> ModelRequest:
-    """The request with valid messages; raises HistoryError if hooks have broken a call pair."""
-    if request.messages is chat.making.base_messages:
-        return request  # the history itself, which is valid
-    check_history(request.messages)
-    if isinstance(request.messages, (tuple, History)):
-        return request
-    return request.replace(messages=tuple(request.messages))
+    return finish
 
 
 def _size(chunk: Chunk) -> int:
@@ -282,12 +284,11 @@ def _size(chunk: Chunk) -> int:
     return 0
 
 
-def _check_length(remaining: int, limit: int) -> None:
-    if remaining < 0:
-        raise ModelError(
-            f"the model's answer is longer than Limits.answer_bytes={limit} and was cut off; ask "
-            "for a shorter answer, or raise the limit"
-        )
+def _too_long(limit: int) -> ModelError:
+    return ModelError(
+        f"the model's answer is longer than Limits.answer_bytes={limit} and was cut off; ask for a "
+        "shorter answer, or raise the limit"
+    )
 
 
 async def _close(chunks: Any) -> None:

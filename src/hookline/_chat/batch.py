@@ -29,6 +29,7 @@ from itertools import count
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from hookline._base.errors import ToolArgumentsError, ToolLimitError, UnknownToolError
 from hookline._base.events import ToolCallFinished, ToolCallStarted
@@ -54,7 +55,6 @@ from hookline._chat.call import (
     PROPOSED,
     READY,
     RUNNING,
-    SETTLING,
     WAITING,
     WRITING,
     CallRun,
@@ -65,7 +65,7 @@ from hookline._chat.channel import HIGH_WATER
 from hookline._chat.child_answers import await_answers
 from hookline._chat.commit import commit, write_now, write_past_hooks
 from hookline._chat.guards import NOT_RUN_AFTER_STOP, ask_guards, before_call
-from hookline._chat.request import foreign_names, lookup
+from hookline._chat.request import foreign_names, look_up
 from hookline._chat.results import as_data, ask_hooks, bounded, with_text
 from hookline._chat.rules import approval_by_rule, seal
 from hookline._chat.run_tool import RAN, Ran, admit, run_handler
@@ -104,7 +104,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         """Cancel the tools that run and may be interrupted."""
         for run in self.runs:
             tool = run.tool
-            if run.state is RUNNING and run.ran and tool is not None and may_be_interrupted(tool):
+            if run.in_tool and tool is not None and may_be_interrupted(tool):
                 run.interrupted = True
                 self.chat.deadlines.interrupt(tool)
 
@@ -115,7 +115,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
     @property
     def running(self) -> list[str]:
         """The names of the tools that run now."""
-        return [run.call.name for run in self.runs if run.state is RUNNING and run.ran]
+        return [run.call.name for run in self.runs if run.in_tool]
 
     @property
     def results(self) -> tuple[ToolMessage, ...]:
@@ -156,7 +156,10 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         group: list[CallRun] = []
         while todo:
             run = todo[0]
-            self._look_up(run)
+            # As late as possible, since scopes may change. A call that was asked about keeps its
+            # tool; `admit` checks whether the tool is still there.
+            if run.request is None:
+                look_up(self.chat, self.request, run)
             tool = run.tool
             alone = not self.chat.config.parallel_tools or (tool is not None and not tool.parallel)
             if alone and (group or _calls_for_later(self.runs[: run.place])):
@@ -166,64 +169,57 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                 break
         return group
 
-    def _look_up(self, run: CallRun) -> None:
-        """Look up the call's tool, as late as possible, since scopes may change.
-
-        A call that was asked about keeps its tool; `admit` checks whether the tool is still there.
-        """
-        if run.request is None:
-            entry = lookup(self.chat, self.request, run.call.name)
-            run.tool, run.scope, run.is_offered = entry or (None, None, False)
-
     # ── before the handler ──────────────────────────────────────────────────────────────────
 
     async def _decide(self, group: Sequence[CallRun]) -> None:
         """Decide in order whether the calls may run, then announce them."""
         chat = self.chat
-        verdicts: list[tuple[CallRun, CallVerdict]] = []
+        verdicts: list[tuple[CallRun, CallVerdict | None]] = []
         for run in group:
             if run.state is PROPOSED:
-                verdicts.append((run, self._own_verdict(run) or await self._ask(run)))
+                verdicts.append((run, await self._verdict(run)))
         # Announced only now: if a hook raises, no call of the group looks as if it had begun.
         for run, verdict in verdicts:
-            run.call = verdict.call  # a replayed verdict has not set it
+            if verdict is not None:
+                run.call = verdict.call  # a replayed verdict has not set it
             if len(chat.channel.items) > HIGH_WATER:
                 await chat.room()
             chat.put(ToolCallStarted(chat_id=chat.chat_id, iteration=self.iteration, call=run.call))
-            self._accept(run, verdict)
+            if verdict is None:
+                run.move(READY)
+            else:
+                self._accept(run, verdict)
         if self.stopping:
             for run in group:
                 if run.state in (READY, ASKING, *FOR_LATER):
                     run.set(NOT_RUN_AFTER_STOP, "stopped")
                     run.move(FINAL)
 
-    def _own_verdict(self, run: CallRun) -> CallVerdict | None:
-        """The verdict of the limit, or on a tool for which nobody is asked; None: ask the hooks.
+    async def _verdict(self, run: CallRun) -> CallVerdict | None:
+        """The verdict of the limit, on an unknown tool, or of the call's hooks, as a recorded step.
 
-        After a Stop the verdict is empty, and `_decide` settles the call.
+        None if nobody has a say: the call runs, unless `_decide` settles it after a Stop.
         """
         chat, call = self.chat, run.call
-        if self.stopping:
-            return CallVerdict(call=call)
-        if chat.asks((), CALL, self.iteration, run.id):
-            return None
-        if chat.has_run(self.iteration, run.id):
-            return CallVerdict(call=call)  # decided in an earlier life, without hooks
-        if run.place >= chat.config.limits.tool_calls:
-            return _failed(call, ToolLimitError(call.name, chat.config.limits.tool_calls))
-        if run.tool is None or chat.runtime.has_passed((CALL, self.iteration, run.id)):
-            # An earlier life knew no such tool, or was past its limit: the record has the result.
-            names = [tool.name for tool in self.request.tools] if self.request else []
-            return _failed(call, UnknownToolError(call.name, names))
-        if chat.view.preToolCall or run.tool.client:
-            return None
-        run.judged = call
-        return CallVerdict(call=call)
-
-    async def _ask(self, run: CallRun) -> CallVerdict:
-        """The verdict of the call's hooks, as a recorded step."""
         key = (CALL, self.iteration, run.id)
-        verdict = await self.chat.runtime.step(key, self._ask_hooks, _CALL_VERDICT, run)
+        if self.stopping:
+            return None
+        if not chat.runtime.has_begun(key):
+            error: Exception | None = None
+            if run.place >= chat.config.limits.tool_calls:
+                error = ToolLimitError(call.name, chat.config.limits.tool_calls)
+            elif run.tool is None or chat.runtime.has_passed(key):
+                # An earlier life knew no such tool, or was past its limit: the result is recorded.
+                names = [tool.name for tool in self.request.tools] if self.request else []
+                error = UnknownToolError(call.name, names)
+            elif not (chat.view.preToolCall or run.tool.client):
+                run.judged = call
+                return None
+            if chat.has_run(self.iteration, run.id):
+                return None  # decided in an earlier life, without hooks
+            if error is not None:
+                return _failed(call, error)
+        verdict = await chat.runtime.step(key, self._ask_hooks, _CALL_VERDICT, run)
         if isinstance(verdict.answer, Stop):
             self.stop = self.stop or verdict.answer
             self.stopping = True
@@ -254,14 +250,10 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             asks += [ask for ask in more if ask not in asks]
         run.judged, run.judges = call, guards
         verdict = self._judge(run, call, end, asks)
-        if verdict.asks and verdict.approval is None:
-            approval = await approval_by_rule(self.chat, run.tool, call)
-            verdict = msgspec.structs.replace(verdict, approval=approval)
-        return msgspec.structs.replace(
-            verdict,
-            **_deciders(effects),
-            tool_digest=seal(run.tool) if verdict.asks else "",
-        )
+        if verdict.asks:
+            approval = verdict.approval or await approval_by_rule(self.chat, run.tool, call)
+            verdict = replace(verdict, approval=approval, tool_digest=seal(run.tool))
+        return replace(verdict, **_deciders(effects)) if effects else verdict
 
     def _judge(
         self, run: CallRun, call: ToolCall, end: Any, asks: list[Ask | Approve]
@@ -269,13 +261,14 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         """The verdict that follows from the chain of hooks."""
         if end is None:
             run.call = call
+            if not (asks or run.is_for_client):
+                return CallVerdict(call=call)
             # A call that waits is checked now, inside the step, so that a replay decides the same.
             # Other calls are checked when they run.
             last = asks[-1] if asks else None
             approval = last if isinstance(last, Approve) else None  # of the hooks before it
             questions = tuple([ask for ask in asks if isinstance(ask, Ask)])
-            waits = questions or (run.tool is not None and run.tool.client)
-            error = admit(self.chat, run) if waits else None
+            error = admit(self.chat, run) if questions or run.is_for_client else None
             if error is not None:
                 return CallVerdict(call=call, answer=error, failed=True)
             return CallVerdict(call=call, asks=questions, approval=approval if questions else None)
@@ -300,13 +293,15 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         elif verdict.asks:
             prepare(self.chat, self.iteration, run, verdict)
         else:
-            run.let_run(in_process=self.chat.has_run(self.iteration, run.id))
+            at_client = run.is_for_client and not self.chat.has_run(self.iteration, run.id)
+            run.move(AT_CLIENT if at_client else READY)
 
     async def _refuse_surplus(self, surplus: list[CallRun]) -> None:
         """Answer the calls past the limit of a step with an error."""
         for run in surplus:
             if run.state is not COMMITTED:
-                self._look_up(run)
+                if run.request is None:
+                    look_up(self.chat, self.request, run)
                 await self._decide([run])
                 await self._complete_all([run])
 
@@ -334,7 +329,6 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                     self._break_off(run)  # the log names only what still runs
                     raise
                 run.set(ToolFailure.of(exc))  # the tool cancelled its own task
-                run.move(SETTLING)
             async with turn:
                 await self._finish(run)
         except Exception as exc:
@@ -363,7 +357,6 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             if run.record is not None:
                 run.record = run.record.replace(at=ran.at, duration=ran.duration)
             run.set(ran.result, ran.outcome)
-            run.move(SETTLING)
 
     async def _run_after_answers(self, run: CallRun, child: WaitingChild) -> Ran:
         """Wait for the answers for its sub-agent, and run the handler again; repeat if needed."""
@@ -383,7 +376,8 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
     async def _finish(self, run: CallRun) -> None:
         """Settle and report the result, then write the messages whose turn has come."""
         chat = self.chat
-        chat.progress.use(run.id)
+        if chat.progress.accepted:
+            chat.progress.use(run.id)
         if run.state not in FOR_LATER:  # approved for its client, or a sub-agent waits
             chat.check()  # another call may have ended the chat while this one waited
             if run.state is not FINAL:
@@ -472,6 +466,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             if run.id in claim
             and run.state in (WAITING, AT_CLIENT, READY, RUNNING)
             and not run.ran
+            and run.result is None
             and not (run.request and isinstance(answers.get(run.request.id), Deny))
         ]
 

@@ -2,16 +2,17 @@
 
 A call is in one state at a time, and MOVES is the whole of its life:
 
-    PROPOSED ─┬─ READY ── RUNNING ── SETTLING ── FINAL ── FINISHED ── WRITING ── COMMITTED
+    PROPOSED ─┬─ READY ── RUNNING ── FINAL ── FINISHED ── (WRITING) ── COMMITTED
               ├─ ASKING ── (WAITING) ── READY, AT_CLIENT or NOT_RUN  (an ending chat settles any)
-              ├─ AT_CLIENT ────────────── SETTLING
-              └─ NOT_RUN ──────────────────────── FINAL
+              ├─ AT_CLIENT ─ POSTED ─ FINAL
+              └─ NOT_RUN ──────────── FINAL
 
-A resumed chat sets the state in which an earlier chat has left a call (`resume.py`).
+Only a store makes a message wait in WRITING. A RUNNING call may have its result, which hooks have
+not seen. A resumed chat sets the state in which an earlier chat has left a call (`resume.py`).
 
 A call past PROPOSED was announced by ToolCallStarted. A FINAL result is final: no further hook
-changes it. A message is written once because WRITING is entered once. After that, only the write
-itself moves the call on.
+changes it. A message is written once because a call past FINISHED is not written again. From
+WRITING on, only the write itself moves the call.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class CallState(IntEnum):
     AT_CLIENT = 4  # a client runs it; a later chat brings the result
     NOT_RUN = 5  # it has an answer and does not run
     RUNNING = 6  # its handler, or a wrapper
-    SETTLING = 7  # it has a result, which hooks have not seen
+    POSTED = 7  # its client has brought the result, which hooks have not seen
     FINAL = 8  # its result is final
     FINISHED = 9  # ToolCallFinished is out; its message waits for its turn
     WRITING = 10  # the write of its message has begun
@@ -61,7 +62,7 @@ class CallState(IntEnum):
 
 
 PROPOSED, READY, ASKING, WAITING, AT_CLIENT, NOT_RUN, RUNNING = list(CallState)[:7]
-SETTLING, FINAL, FINISHED, WRITING, COMMITTED = list(CallState)[7:]
+POSTED, FINAL, FINISHED, WRITING, COMMITTED = list(CallState)[7:]
 FOR_LATER: Final = (WAITING, AT_CLIENT)  # a later chat goes on with the call
 
 MOVES: Final = {
@@ -69,12 +70,12 @@ MOVES: Final = {
     READY: {RUNNING, FINAL},
     ASKING: {WAITING, READY, AT_CLIENT, NOT_RUN, FINAL},
     WAITING: {READY, AT_CLIENT, NOT_RUN, FINAL},
-    AT_CLIENT: {SETTLING, FINAL},
+    AT_CLIENT: {POSTED, FINAL},
     NOT_RUN: {FINAL},
-    RUNNING: {SETTLING, WAITING, FINAL},
-    SETTLING: {FINAL},
-    FINAL: {FINISHED, WRITING},  # a call that was not announced is not reported
-    FINISHED: {WRITING},
+    RUNNING: {WAITING, FINAL},
+    POSTED: {FINAL},
+    FINAL: {FINISHED, WRITING, COMMITTED},  # a call that was not announced is not reported
+    FINISHED: {WRITING, COMMITTED},
     WRITING: {COMMITTED, FINISHED},  # back, if the store has refused it
     COMMITTED: set[CallState](),
 }
@@ -121,6 +122,16 @@ class CallRun(msgspec.Struct, eq=False):
     record: RanCall | None = None  # what hooks and persons decided, and what ran
     message: ToolMessage | None = None  # as it will be written, once preMessage has run
 
+    @property
+    def is_for_client(self) -> bool:
+        """Whether a client runs its tool."""
+        return self.tool is not None and self.tool.client
+
+    @property
+    def in_tool(self) -> bool:
+        """Whether its tool runs now."""
+        return self.state is RUNNING and self.ran and self.result is None
+
     def move(self, state: CallState) -> None:
         """Move to this state; raises RuntimeError if MOVES does not allow it."""
         if state not in MOVES[self.state]:
@@ -149,14 +160,13 @@ class CallRun(msgspec.Struct, eq=False):
 
     def let_run(self, *, in_process: bool = False) -> None:
         """Let the call run, here or at its client."""
-        at_client = self.tool is not None and self.tool.client and not in_process
-        self.move(AT_CLIENT if at_client else READY)
+        self.move(AT_CLIENT if self.is_for_client and not in_process else READY)
 
     def post(self, result: CallResult) -> None:
         """Take the result from its client."""
         self.ran = True
         self.set(result)
-        self.move(SETTLING)
+        self.move(POSTED)
 
     def refuse(self, result: CallResult, outcome: CallOutcome) -> None:
         """Answer the call in place of its handler."""
@@ -179,6 +189,7 @@ class CallRun(msgspec.Struct, eq=False):
             assert result is not None
             error = {"type": clean_text(result.type), "message": clean_text(result.message)}
             text = json_text({"error": error})
+        as_made = self.call is self.model_call
         return ToolMessage(
             id=id,
             call_id=self.id,
@@ -186,7 +197,7 @@ class CallRun(msgspec.Struct, eq=False):
             text=text,
             outcome=self.outcome,
             media=media,
-            ran=self._what_ran(),
+            ran=None if as_made and self.record is None else self._what_ran(),
         )
 
     def _what_ran(self) -> RanCall | None:

@@ -53,9 +53,9 @@ async def commit(
     chat.progress.messages += 1
     # In an ending the key is not a count: the number of messages so far depends on timing, and
     # another life of the chat may have another ending.
-    if chat.outcome is not None:
+    if chat.life.outcome is not None:
         kept_for = message.call_id if isinstance(message, ToolMessage) else message.role
-        key = (FINAL_MESSAGE, chat.outcome, kept_for)
+        key = (FINAL_MESSAGE, chat.life.outcome, kept_for)
     message = await chat.runtime.step(key, _commit, _MESSAGE, chat, message, streamed, run)
     if chat.replayed:
         take_ids(chat, message)
@@ -86,11 +86,12 @@ async def _commit(
             end_answer(chat)
             return message
     if chat.conversation.ledger is None:
-        _append(chat, message, run)
-        chat.progress.unannounced = message
+        chat.conversation.commit(message)
+        _enter(chat, message, run)
     else:
         await _store(chat, message, run)
     if len(chat.channel.items) > HIGH_WATER:
+        chat.progress.unannounced = message
         await chat.room()
     chat.put(MessageAdded(chat_id=chat.chat_id, message=message))
     chat.progress.unannounced = None
@@ -177,8 +178,6 @@ def write_now(chat: Chat, message: Message, run: CallRun) -> None:
 
 
 def _append(chat: Chat, message: Message, run: CallRun | None) -> None:
-    if run is not None:
-        run.move(WRITING)
     chat.conversation.commit(message)
     _enter(chat, message, run)
 

@@ -52,14 +52,14 @@ def respond(chat: Chat, stop_reason: str | None, text: str | None = None) -> Res
 def end(chat: Chat) -> Ending:
     """The work left once the outcome is decided."""
     ending: Ending = deque()
-    if chat.outcome != "done":
+    if chat.life.outcome != "done":
         ending.append(partial(_close, chat))
     view = chat.view
     outcome = {"done": view.onChatDone, "aborted": view.onChatAbort, "error": view.onChatError}
-    for place, hook in enumerate(outcome[chat.outcome or "error"]):
-        ending.append(partial(_observe, chat, hook, (OUTCOME, chat.outcome, place)))
+    for place, hook in enumerate(outcome[chat.life.outcome or "error"]):
+        ending.append(partial(_observe, chat, hook, (OUTCOME, chat.life.outcome, place)))
     for place, hook in enumerate(view.onChatEnd):
-        ending.append(partial(_observe, chat, hook, (END_CHAT, chat.outcome, place)))
+        ending.append(partial(_observe, chat, hook, (END_CHAT, chat.life.outcome, place)))
     if chat.runtime is not LOCAL or chat.progress.inbox is not None:
         ending.append(partial(return_input, chat))
     return ending
@@ -113,7 +113,7 @@ def _was_kept(chat: Chat) -> bool:
     earlier = chat.conversation.earlier_messages
     if earlier:
         return isinstance(earlier[0], AssistantMessage)
-    return chat.runtime.has_begun((FINAL_MESSAGE, chat.outcome, "assistant"))
+    return chat.runtime.has_begun((FINAL_MESSAGE, chat.life.outcome, "assistant"))
 
 
 def _open_batch(chat: Chat) -> ToolBatch | None:
@@ -163,12 +163,12 @@ def _outcome_ctx(chat: Chat, point: str) -> Any:
     if point == "onChatError":
         assert chat.error is not None
         return OnChatError(run=run, error=chat.error)
-    assert chat.outcome is not None
+    assert chat.life.outcome is not None
     return OnChatEnd(
         run=run,
-        outcome=chat.outcome,
-        response=chat.response if chat.outcome == "done" else None,
-        error=chat.error if chat.outcome == "error" else None,
+        outcome=chat.life.outcome,
+        response=chat.response if chat.life.outcome == "done" else None,
+        error=chat.error if chat.life.outcome == "error" else None,
         usage=chat.usage,
         duration=max(0.0, chat.runtime.now() - chat.progress.started),
     )

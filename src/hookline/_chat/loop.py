@@ -90,7 +90,7 @@ async def _with_wrappers(
             "a hook at aroundChat returned without calling proceed, so nothing was run; call "
             "proceed exactly once"
         )
-    if chat.outcome != "done":  # a wrapper cannot undo the outcome
+    if chat.life.outcome != "done":  # a wrapper cannot undo the outcome
         raise chat.error or ChatAbortedError(chat.reason, chat.messages)
     chat.response = response  # the caller and ChatDone get the wrapper's; observers got the chat's
     return response
@@ -129,7 +129,7 @@ async def _proceed(chat: Chat, supervisor: SupervisorPort, message: UserMessage 
             await give_way()
     # Each act is taken out before it runs, so that others can go on where this task is stuck.
     ending = chat.ending = end(chat)
-    if chat.outcome == "aborted":  # more cancellations may come; `finish` keeps them away
+    if chat.life.outcome == "aborted":  # more cancellations may come; `finish` keeps them away
         await supervisor.finish(ending)
     elif ending:
         try:

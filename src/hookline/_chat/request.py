@@ -25,6 +25,7 @@ from hookline._base.messages import (
 )
 from hookline._base.returns import Stop
 from hookline._base.run import Run
+from hookline._chat.call import CallRun
 from hookline._chat.state import Chat
 from hookline._model.model import (
     ChatRequest,
@@ -55,7 +56,7 @@ class Overrides(Data, frozen=True, kw_only=True):
 AS_IT_IS = Overrides()
 
 
-async def _system_text(chat: Chat, system: Callable[[Run[Any]], Any]) -> str | None:
+async def system_text(chat: Chat, system: Callable[[Run[Any]], Any]) -> str | None:
     """The system text that the agent's function returns; it is called each time."""
     with no_cancellation_of_its_own(UsageError, "the system= function", "return None"):
         result: Any = system(chat.run)
@@ -70,7 +71,7 @@ async def first_request(chat: Chat, message: UserMessage | None) -> ChatRequest:
     system = chat.config.system
     return ChatRequest(
         message=message,
-        system=await _system_text(chat, system) if callable(system) else system,
+        system=await system_text(chat, system) if callable(system) else system,
         tools=chat.config.scopes.tools_for(chat.run),
         settings=chat.config.settings,
     )
@@ -85,13 +86,10 @@ def overrides_of(before: ChatRequest, after: ChatRequest) -> Overrides:
     )
 
 
-async def build(chat: Chat, overrides: Overrides) -> ModelRequest:
-    """The request of the step that begins."""
+def build(chat: Chat, overrides: Overrides, system: str | None) -> ModelRequest:
+    """The request of the step that begins, with this system text."""
     config, scopes = chat.config, chat.config.scopes
-    system = config.system if overrides.system is None else overrides.system
-    if callable(system):
-        system = await _system_text(chat, system)
-    tools, sections = scopes.on(chat.run)
+    tools, sections = scopes.on(chat)
     chat.making.base_tools = tools
     if overrides.tools is not None:
         on = {tool.name for tool in tools}
@@ -134,20 +132,24 @@ def check_tools(before: ModelRequest, after: ModelRequest) -> None:
         raise HookReturnError("preRequest", "(chain)", after, "tools with different names")
 
 
-def lookup(
-    chat: Chat, request: ModelRequest | None, name: str
-) -> tuple[AnyTool, Scope, bool] | None:
-    """The tool with that name, its scope, and whether this step's final request offered it."""
-    entry = chat.config.scopes.tools.get(name)
-    if entry is not None and request is not None and entry[0] in request.tools:
-        return *entry, True
+def look_up(chat: Chat, request: ModelRequest | None, run: CallRun) -> None:
+    """Set the call's tool, its scope, and whether this step's final request offered the tool."""
+    name = run.call.name
+    run.tool, run.scope = chat.config.scopes.tools.get(name, (None, None))
+    run.is_offered = False
+    if request is None:
+        return
+    if run.tool is not None and run.tool in request.tools:
+        run.is_offered = True
+        return
     # A hook may have offered a tool of its own; the model has called the one that it was offered.
-    for tool in request.tools if request is not None else ():
+    for tool in request.tools:
         if tool.name == name:
             if any(base_tool is tool for base_tool in chat.making.base_tools):
-                return None  # its scope was removed since
-            return tool, FROM_HOOK, True
-    return (*entry, False) if entry is not None else None
+                run.tool = run.scope = None  # its scope was removed since
+            else:
+                run.tool, run.scope, run.is_offered = tool, FROM_HOOK, True
+            return
 
 
 # ── the record of a request ─────────────────────────────────────────────────────────────────
@@ -174,31 +176,22 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
 _RECORD: Json[_Record] = Json(_Record)
 
 
-class ByName(Generic[T, R]):
+class ByName(msgspec.Struct, Generic[T, R], frozen=True):
     """A codec for values whose tools and models are recorded by name.
 
     `pack` converts such a value to the data that `form` encodes, and `unpack` converts it back.
     """
 
-    __slots__ = ("_chat", "_form", "_pack", "_unpack")
-
-    def __init__(
-        self,
-        chat: Chat,
-        form: Json[R],
-        pack: Callable[[Chat, T], R],
-        unpack: Callable[[Chat, R], T],
-    ) -> None:
-        self._chat = chat
-        self._form = form
-        self._pack = pack
-        self._unpack = unpack
+    chat: Chat
+    form: Json[R]
+    pack: Callable[[Chat, T], R]
+    unpack: Callable[[Chat, R], T]
 
     def encode(self, value: T, /) -> bytes:
-        return self._form.encode(self._pack(self._chat, value))
+        return self.form.encode(self.pack(self.chat, value))
 
     def decode(self, data: bytes, /) -> T:
-        return self._unpack(self._chat, self._form.decode(data))
+        return self.unpack(self.chat, self.form.decode(data))
 
 
 def recorded_request(chat: Chat) -> ByName[BuiltRequest, Any]:

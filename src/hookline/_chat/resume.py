@@ -10,7 +10,7 @@ from hookline._chat.approval import act_on
 from hookline._chat.batch import ToolBatch, open_batch
 from hookline._chat.call import AT_CLIENT, COMMITTED, FINAL, FOR_LATER, WAITING, CallRun
 from hookline._chat.child_answers import deny_child, take_answers
-from hookline._chat.request import Overrides, known_tools, lookup
+from hookline._chat.request import Overrides, known_tools, look_up
 from hookline._chat.state import Chat
 from hookline._chat.step import StepEnd, finish_step
 from hookline._conversations.store import PendingStep
@@ -119,8 +119,7 @@ def _reopen(chat: Chat, pending: PendingStep) -> ToolBatch:
             _reopen_call(run, pending)
         if run.state in FOR_LATER:
             run.record = pending.records.get(run.id)
-            entry = lookup(chat, request, run.call.name)
-            run.tool, run.scope, run.is_offered = entry or (None, None, False)
+            look_up(chat, request, run)
     return batch
 
 

@@ -44,6 +44,7 @@ from hookline._hooks.points import AroundToolCall
 from hookline._hooks.wrappers import wrap
 from hookline._record.runtime import Json
 from hookline._tools.check import Check, NotRun
+from hookline._tools.scopes import allows
 from hookline._tools.tool import AnyTool, UnknownTool
 
 
@@ -74,17 +75,16 @@ def admit(chat: Chat, run: CallRun) -> ToolFailure | None:
 
     Called again after each wait, since the tool may be removed or off by then.
     """
-    tool, scope, scopes = run.tool, run.scope, chat.config.scopes
-    name = run.call.name
+    tool, scope, name = run.tool, run.scope, run.call.name
     if tool is None or scope is None or isinstance(tool, UnknownTool):
         return ToolFailure.of(UnknownToolError(name, ()))
     if not run.is_offered:
         return ToolFailure.of(DisabledToolError(name))
     if scope is not FROM_HOOK:
-        entry = scopes.find(name)
+        entry = chat.config.scopes.tools.get(name)
         if entry is None or entry[0] is not tool:
             return ToolFailure.of(UnknownToolError(name, ()))
-    if not scopes.allows(tool, scope, run.run_of(chat)):
+    if not allows(tool, scope, chat, run.id):
         return ToolFailure.of(DisabledToolError(name))
     if tool.client and not chat.keeps:
         return ToolFailure.of(
@@ -164,17 +164,16 @@ async def run_handler(chat: Chat, run: CallRun) -> Ran:
         return Ran(result=WAITS, began=False, child=waits.child_of(run))
     if run.child_answers is not None and isinstance(result, ToolResult):
         run.ran = True
-    ran = Ran(result=result, stop=run.stop, began=run.ran, outcome=_outcome(run, result))
+    outcome = _outcome(run, result) if isinstance(result, ToolFailure) else None
+    ran = Ran(result=result, stop=run.stop, began=run.ran, outcome=outcome)
     if at is None or not run.ran:
         return ran
     duration = max(0.0, chat.runtime.now() - at)
     return msgspec.structs.replace(ran, at=at, duration=duration)
 
 
-def _outcome(run: CallRun, result: CallResult) -> CallOutcome | None:
+def _outcome(run: CallRun, result: ToolFailure) -> CallOutcome | None:
     """The outcome of a call that was refused or stopped; None if it follows from the result."""
-    if isinstance(result, ToolResult):
-        return None
     if result is NOT_RUN_AFTER_STOP:
         return "stopped"
     is_refusal = result is run.refusal or (result.type == "Denied" and not run.ran)
@@ -303,7 +302,8 @@ def _call(chat: Chat, run: CallRun, tool: AnyTool) -> Any:
     if tool.signature.injected is not None:
         arguments = {**arguments, tool.signature.injected: run.run_of(chat)}
     if run.child_answers is None:  # a sub-agent that goes on has not begun anything yet
-        chat.progress.use(run.id)
+        if chat.progress.accepted:
+            chat.progress.use(run.id)
         run.ran = True  # before the call: a function that raises did run
     if tool.is_async:
         return tool.fn(**arguments)

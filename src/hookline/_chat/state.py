@@ -31,7 +31,7 @@ from hookline._base.messages import (
     Timing,
     Usage,
 )
-from hookline._base.returns import Compaction, Outcome, Response
+from hookline._base.returns import Compaction, Response
 from hookline._base.run import Run
 from hookline._chat.asking import ask
 from hookline._chat.channel import Channel, wake
@@ -363,11 +363,6 @@ class Chat:
         return self.life.phase is Phase.OVER
 
     @property
-    def outcome(self) -> Outcome | None:
-        """The outcome, once the ending has begun."""
-        return self.life.outcome
-
-    @property
     def error(self) -> Exception | None:
         """The exception that ended the chat: its failure, or the ChatAbortedError."""
         verdict = self.life.verdict
@@ -439,7 +434,7 @@ class Chat:
     def dispose(self) -> None:
         """Drop every reference to the chat of an ended run, so that it can be freed."""
         if self.progress.inbox is not None:
-            halted = self.outcome is None and self.progress.started > 0
+            halted = self.life.outcome is None and self.progress.started > 0
             self.progress.inbox.close({message.id for message in self.messages}, halted=halted)
         self.life.forget()
         if RUNNING.get(self.chat_id) is self:
@@ -512,7 +507,7 @@ class Chat:
         try:
             await notify(self.view.onStatus, ctx, self.firing)
         except Exception as exc:
-            if self.outcome is not None:
+            if self.life.outcome is not None:
                 raise  # in the ending, the failure rule of the sending hook applies
             self.fail(exc)
             self.interrupt()  # a tool cannot catch it
@@ -591,7 +586,7 @@ class Chat:
 
     def has_run(self, iteration: int, call_id: str) -> bool:
         """Whether the handler of this call has begun in an earlier life."""
-        return self.asks((), RUN, iteration, call_id)
+        return self.runtime.has_begun((RUN, iteration, call_id))
 
     def apply(self, effects: Effects) -> None:
         """Apply recorded changes."""

@@ -119,9 +119,9 @@ def may_have_input(chat: Chat, answer: object) -> bool:
     A message must not come before an answer that replaces another: if the chat failed, the message
     would be lost with its part of the history.
     """
-    if answer is not None or chat.conversation.replaces:
+    if chat.progress.inbox is None and chat.runtime is LOCAL:
         return False
-    return chat.progress.inbox is not None or chat.runtime is not LOCAL
+    return answer is None and not chat.conversation.replaces
 
 
 async def take_input(chat: Chat, step: int, *, idle: bool) -> bool:
@@ -148,7 +148,7 @@ async def take_input(chat: Chat, step: int, *, idle: bool) -> bool:
 
 async def return_input(chat: Chat) -> None:
     """Return the messages that are still queued, because the chat ends."""
-    key: Key = (RETURNED, chat.outcome)
+    key: Key = (RETURNED, chat.life.outcome)
     due = await _due(chat, key, idle=True)
     if chat.asks(due, *key):
         for decision in await chat.runtime.step(key, _refuse, _STEERED, due):

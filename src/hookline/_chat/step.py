@@ -18,7 +18,7 @@ from hookline._base.messages import (
     calls_of,
 )
 from hookline._base.returns import Guide, Stop
-from hookline._chat.answer import ask_model, show_answer, take_answer
+from hookline._chat.answer import ask_model
 from hookline._chat.batch import ToolBatch, open_batch
 from hookline._chat.channel import HIGH_WATER
 from hookline._chat.commit import commit, end_answer, take_ids
@@ -30,6 +30,7 @@ from hookline._chat.request import (
     check_tools,
     foreign_names,
     recorded_request,
+    system_text,
 )
 from hookline._chat.shown import is_shown, show, take_back
 from hookline._chat.state import Chat
@@ -57,7 +58,10 @@ async def run_step(
 ) -> StepEnd:
     """Run one step. `first_answer` is an answer of preChat in place of the model's."""
     chat.iteration = iteration
-    _check_parent(chat)
+    parent: Chat | None = chat.input.parent
+    if parent is not None and parent.broken:  # a chat that never suspends must check itself
+        chat.abort(parent.reason)
+        chat.check()
     if chat.config.scopes.told_by.waiting_observers:
         await chat.config.scopes.told_by.tell()
 
@@ -91,21 +95,16 @@ async def run_step(
     return await finish_step(chat, response, batch, overrides)
 
 
-def _check_parent(chat: Chat) -> None:
-    """Abort a sub-agent's chat with its parent. A chat that never suspends must check itself."""
-    parent: Chat | None = chat.input.parent
-    if parent is not None and parent.broken:
-        chat.abort(parent.reason)
-        chat.check()
-
-
 # ── the request ─────────────────────────────────────────────────────────────────────────────
 
 
 async def _request(
     chat: Chat, overrides: Overrides, first_answer: ModelResponse | None
 ) -> BuiltRequest:
-    before = await build(chat, overrides)
+    system = chat.config.system if overrides.system is None else overrides.system
+    if callable(system):
+        system = await system_text(chat, system)
+    before = build(chat, overrides, system)
     if first_answer is not None or not chat.view.preRequest:
         step_request = BuiltRequest(request=before, answer=first_answer)
     else:
@@ -207,7 +206,7 @@ async def _on_response(
 async def say_stop_text(chat: Chat, text: str) -> None:
     """Stream and commit the text of a Stop like an answer. A hook at onDelta may withdraw it."""
     answer = ModelResponse.of(text).replace(finish_reason=chat.last.finish_reason or "stop")
-    streamed = await take_answer(chat, (SAY, chat.iteration), show_answer, answer)
+    streamed = await ask_model(chat, (SAY, chat.iteration), None, answer)
     await _keep_answer(chat, streamed, None)
 
 

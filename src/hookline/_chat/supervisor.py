@@ -294,7 +294,7 @@ class Supervisor:
     def _cancel(self) -> None:
         # A task that was cancelled before its first step would never run; it checks for the abort
         # itself. An ending is not interrupted.
-        if self.task.done() or not self._is_running or self.chat.outcome is not None:
+        if self.task.done() or not self._is_running or self.chat.life.outcome is not None:
             return
         if self._cancels:
             return  # once: a second cancellation would interrupt the tools that clean up
@@ -386,7 +386,7 @@ class Supervisor:
         """
         chat, conversation = self.chat, self.chat.conversation
         chat.deadlines.close()
-        patient = chat.outcome == "done" and not self.left_behind
+        patient = chat.life.outcome == "done" and not self.left_behind
         if not patient:
             self._stop_timer()  # the waits that follow have limits of their own
         if self._halted is not None or conversation.ledger is None:
@@ -415,7 +415,7 @@ class Supervisor:
     async def _publish_last(self) -> None:
         """Publish the one last event, if the chat has begun. A root chat's waits for no room."""
         chat = self.chat
-        if chat.outcome is None:
+        if chat.life.outcome is None:
             return
         if chat.input.parent is not None:  # the channel is the root chat's, and stays bounded
             try:
@@ -423,10 +423,10 @@ class Supervisor:
                     await chat.room()
             except TimeoutError:
                 return  # nobody reads; the parent's call must end all the same
-        if chat.outcome == "done":
+        if chat.life.outcome == "done":
             assert chat.response is not None
             chat.put(ChatDone(chat_id=chat.chat_id, response=chat.response))
-        elif chat.outcome == "aborted":
+        elif chat.life.outcome == "aborted":
             partial = tuple(chat.messages)
             chat.put(ChatAborted(chat_id=chat.chat_id, reason=chat.reason, partial=partial))
         else:
@@ -438,12 +438,12 @@ class Supervisor:
         chat, verdict = self.chat, self.chat.life.verdict
         self._stop_timer()
         cut = isinstance(self.error, asyncio.CancelledError)
-        if chat.outcome == "done":
+        if chat.life.outcome == "done":
             self.response = chat.response
             if cut:
                 self.error = None  # the answer is whole
         elif cut or self.error is None:
-            if chat.outcome is None and self._cancelled_by_others:
+            if chat.life.outcome is None and self._cancelled_by_others:
                 verdict = None  # the chat never began, so nobody was told of a verdict
             self.error = (verdict and verdict.failure) or StreamInterruptedError()
         if verdict is not None and verdict.by_reader and isinstance(self.error, ChatAbortedError):

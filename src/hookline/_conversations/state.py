@@ -296,13 +296,11 @@ class ConversationState:
 
         While a write is in progress, do nothing: `leave` adds the missing results later.
         """
-        if self.ledger is not None and self.ledger.turn.locked():
+        if self.ledger is None:
+            if isinstance(message, AssistantMessage):
+                self._replacing = None  # replaced
+        elif self.ledger.turn.locked():
             return
-        self._append(message)
-
-    def _append(self, message: Message) -> None:
-        if self.ledger is None and isinstance(message, AssistantMessage):
-            self._replacing = None  # replaced
         if self.earlier_messages:  # an earlier life has written this message
             self.earlier_messages.pop(0)
         self.items.append(message)
@@ -430,7 +428,8 @@ class ConversationState:
         assert self.ledger is not None
         async with self.ledger.turn:
             if self.earlier_messages:  # the store has the message of the earlier life
-                self._append(message)
+                self.earlier_messages.pop(0)
+                self.items.append(message)
                 on_written()
             else:
                 await finished(self._write(message, on_written))

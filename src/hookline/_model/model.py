@@ -302,7 +302,8 @@ class ModelRequest(Data, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, system=system, output=None)
 
     def __post_init__(self) -> None:
-        own_tuple(self, "tools")
+        if type(self.tools) is not tuple:
+            own_tuple(self, "tools")
         if type(self.messages) is not History:  # which is read-only, and not copied at each step
             own_tuple(self, "messages")
 
@@ -392,6 +393,6 @@ def model_name(model: Model) -> str:
 
 def without_foreign_items(request: ModelRequest) -> ModelRequest:
     """The request in the form that its model supports: with a schema, or described in words."""
-    if request.output is None or getattr(request.model, "takes_schema", False):
+    if getattr(request.model, "takes_schema", False):
         return request
     return request.prompted()

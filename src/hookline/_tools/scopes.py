@@ -22,7 +22,7 @@ from hookline._base.frozen import ReadOnly
 from hookline._base.json import json_text, to_json_data
 from hookline._base.lists import as_tuple
 from hookline._base.log import log_throw
-from hookline._base.run import Run
+from hookline._base.run import ChatPort, Run
 from hookline._tools.callables import is_async_callable
 from hookline._tools.tool import (
     AnyTool,
@@ -149,6 +149,14 @@ def holds(which: AnyTool | Scope, run: Run[Any]) -> bool:
         name = f"scope {which.label!r}" if isinstance(which, Scope) else f"tool {which.name!r}"
         log_throw(f"{name}.enabled() raised an exception, so it is treated as off", exc)
         return False
+
+
+def allows(tool: AnyTool, scope: Scope, chat: ChatPort, call_id: str) -> bool:
+    """Return whether a call may use the tool: the tool and its scope are on now."""
+    if scope.is_on is None and tool.is_on is None:
+        return True
+    run: Run[Any] = Run(chat, call_id)
+    return holds(scope, run) and holds(tool, run)
 
 
 class Sections(msgspec.Struct, frozen=True):
@@ -333,14 +341,11 @@ class Scopes:
         """Return the tool with this name, on or off, and its scope."""
         return self.tools.get(name)
 
-    def allows(self, tool: AnyTool, scope: Scope, run: Run[Any]) -> bool:
-        """Return whether the tool is on now and its scope is still registered."""
-        return holds(scope, run) and holds(tool, run)
-
-    def on(self, run: Run[Any]) -> tuple[tuple[AnyTool, ...], Sections]:
+    def on(self, chat: ChatPort) -> tuple[tuple[AnyTool, ...], Sections]:
         """Return the tools and the context sections that are on now, for a request."""
         if self._plain:
             return self._all_tools, NO_SECTIONS
+        run: Run[Any] = Run(chat)
         return self.tools_for(run), self._sections(run)
 
     def _sections(self, run: Run[Any]) -> Sections:
