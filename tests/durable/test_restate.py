@@ -16,7 +16,8 @@ from hookline import Agent, Approve
 from hookline.durable._job import encode_outcome
 from hookline.durable._polled.deaths import Toll
 from hookline.durable.restate import Chats, chats
-from hookline.durable.restate._deaths import mark, toll_of, undone_by
+from hookline.durable.restate._deaths import toll_of, undone_by
+from hookline.durable.restate._journal import mark
 from hookline.errors import RemoteChatError, StoreError, UsageError
 from hookline.runtimes import Batch, Durable, Line
 from hookline.testing import ScriptedModel

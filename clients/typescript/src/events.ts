@@ -19,6 +19,8 @@ export interface UserMessage {
   role: "user";
   id: string;
   parts: (Text | Image | File)[];
+  chat_id?: string;
+  at?: number;
 }
 
 /** A piece of text; `meta` holds the provider's own data, such as citations. */
@@ -187,7 +189,7 @@ export interface ApprovalRequest {
   schema?: Record<string, unknown>;
 }
 
-/** A message was sent into the running chat. A MessageAdded with its id follows if it is committed, or a MessageReturned if a hook refuses it. */
+/** A message was sent into the running chat. A MessageAdded with its id follows if it is committed, or a MessageReturned if it is not. */
 export interface MessageQueued {
   event: "message_queued";
   chat_id: string;
@@ -197,7 +199,7 @@ export interface MessageQueued {
   when: "idle" | "next";
 }
 
-/** A hook has refused a message that was sent into the running chat; it is in no history. */
+/** A message that was sent into the running chat was not delivered; it is in no history. */
 export interface MessageReturned {
   event: "message_returned";
   chat_id: string;
@@ -226,6 +228,8 @@ export interface AssistantMessage {
   model?: string;
   partial: boolean;
   meta?: Record<string, unknown>;
+  chat_id?: string;
+  at?: number;
 }
 
 /** The model's reasoning; `meta` holds the provider's own data, such as signatures. */
@@ -264,6 +268,8 @@ export interface ToolMessage {
   outcome: "aborted" | "answered" | "denied" | "error" | "ok" | "stopped";
   media: (Image | File)[];
   ran?: RanCall;
+  chat_id?: string;
+  at?: number;
 }
 
 /** What became of a call that a hook or a person decided about; never sent to a model. */

@@ -58,8 +58,8 @@ async def ask_model(
 ) -> ModelResponse | Stop:
     """The model's answer, through aroundRequest, or the answer that a hook has given.
 
-    Returns a Stop if a wrapper, or a hook at onDelta, has raised StopChat. A replayed answer gets its
-    assembly again.
+    Returns a Stop if a wrapper, or a hook at onDelta, has raised StopChat. A replayed answer gets
+    its assembly again.
     """
     making = chat.making
     making.final_request = making.sent_tools = None
