@@ -2,7 +2,7 @@
 
 from tests.benchmarks.where import calls_of_a_unit, calls_ours
 
-CALLS = 142
+CALLS = 150
 COROUTINES = 34
 
 
