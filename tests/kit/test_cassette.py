@@ -805,6 +805,15 @@ async def test_a_secret_is_not_on_the_cassette(path, secret, chunk):
     assert "I use [scrubbed], then" in text
 
 
+async def test_a_new_key_is_no_difference(path):
+    """Secrets are removed before requests are compared."""
+    for turns, key in ((["Noted."], KEY), ([], "sk-another0123456789abcdef")):
+        with cassette(path) as tape:
+            agent = make_agent(*turns, system=f"Use {key}.")
+            assert (await agent.chat(f"My key is {key}", hooks=[tape])).text == "Noted."
+    assert tape.live_calls == 0
+
+
 async def test_own_secrets_are_scrubbed_too(path):
     def scrub(text):
         return text.replace("Ada", "[name]")
