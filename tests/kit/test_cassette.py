@@ -709,11 +709,6 @@ async def test_in_ci_nothing_is_recorded(path, monkeypatch):
 
 
 async def test_equal_requests_beyond_the_recorded_ones_differ(path):
-    @tool
-    async def poll() -> str:
-        """Poll."""
-        return "not yet"
-
     agent = make_agent("one", "two")
     with cassette(path) as tape:
         for text in ("one", "two"):
@@ -724,6 +719,17 @@ async def test_equal_requests_beyond_the_recorded_ones_differ(path):
                 assert (await make_agent().chat("Hi.", hooks=[tape])).text == text
     assert caught.value.differences[0].chat == '"Hi." #3'
     assert "was not recorded" in str(caught.value)
+
+
+async def test_an_answer_is_not_given_to_a_second_equal_request_of_a_chat(path):
+    async def twice(ctx, proceed):
+        await proceed()
+        return await proceed()
+
+    await recorded(path, "Hi.")
+    error = await differs(path, with_hook("aroundRequest", twice))
+    assert error.differences[0].place == "request 1 (step 0)"
+    assert "was not recorded" in str(error)
 
 
 async def test_what_was_recorded_and_did_not_happen_is_a_difference(path):
