@@ -43,12 +43,12 @@ class HookChats:
         with ExitStack() as stack:
             for hook in hooks:
                 priority = hook.options.priority - 1  # inside of the cassette's own aroundChat
-                function = self._only_begun(hook)
+                function = self._for_hook_chats(hook)
                 disposer = add_hook(hook.point, function, name=hook.name, priority=priority)
                 stack.enter_context(disposer)
             yield
 
-    def _only_begun(self, hook: HookDef) -> Callable[..., Any]:
+    def _for_hook_chats(self, hook: HookDef) -> Callable[..., Any]:
         """The function of a hook, for no chat but those that hooks have begun."""
         if hook.point == "aroundChat":
             return self._around_other
