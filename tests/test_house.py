@@ -179,6 +179,7 @@ DOOR_PLANS = {
         "cassette._difference",
         "cassette._tape",
         "cassette._model",
+        "cassette._hook_chats",
         "cassette._calls",
         "cassette._cassette",
         "cassette._block",

@@ -811,6 +811,58 @@ async def test_the_lines_of_a_sub_agent_are_indented() -> None:
     ]
 
 
+async def played(options: dict[str, Any], order: str) -> Recorder:
+    """A recording of two sub-agents and a tool that run at the same time, and end in `order`."""
+    may_end = {name: asyncio.Event() for name in "abc"}
+    ended = {name: asyncio.Event() for name in "abc"}
+
+    async def work(run: Run) -> str:
+        await may_end[run.agent].wait()
+        return run.agent
+
+    tools = [tool(work, name=f"work{number}") for number in range(2)]
+    two = [call("work0"), call("work1")]
+    helpers = [Agent(ScriptedModel(two, "done"), name=name, tools=tools) for name in "ab"]
+    calls = [call("a", input="x"), call("b", input="x"), call("c")]
+    own = [*(helper.as_tool() for helper in helpers), tool(work, name="c")]
+    agent = Agent(ScriptedModel(calls, "done"), name="c", tools=own)
+    agent.add_hook("onToolCallResult", lambda ctx: ended[ctx.call.name].set())
+    with record(agent, inherit=True, **options) as recorder:
+        chat = asyncio.ensure_future(agent.chat("go"))
+        for name in order:
+            may_end[name].set()
+            await ended[name].wait()
+        await chat
+    return recorder
+
+
+RECORDED: dict[str, dict[str, Any]] = {
+    "all": {"events": True},
+    "one point": {"points": ["onToolCallResult"]},
+    "events": {"points": [], "events": [MessageAdded, ToolCallFinished]},
+}
+
+
+@pytest.mark.parametrize("which", RECORDED)
+async def test_lines_by_call_do_not_depend_on_which_call_ends_first(which: str) -> None:
+    one = await played(RECORDED[which], "abc")
+    for order in ("cba", "bca"):
+        other = await played(RECORDED[which], order)
+        assert other.lines != one.lines
+        assert other.lines_by_call == one.lines_by_call
+        assert sorted(other.lines_by_call) == sorted(other.lines)
+    if which == "one point":
+        assert one.lines_by_call == [
+            "  onToolCallResult work0 'a'",
+            "  onToolCallResult work1 'a'",
+            "onToolCallResult a 'done'",
+            "  onToolCallResult work0 'b'",
+            "  onToolCallResult work1 'b'",
+            "onToolCallResult b 'done'",
+            "onToolCallResult c 'c'",
+        ]
+
+
 async def test_on_hook_is_recorded_where_asked_for_and_not_of_the_recorder() -> None:
     agent = Agent(ScriptedModel("a"))
 

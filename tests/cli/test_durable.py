@@ -115,7 +115,7 @@ def test_a_deploy_is_checked(
         "agent = Agent(ScriptedModel('Hi.'), name='theirs', runtime=Durable())\n"
     )
     try:
-        text = said(capsys, "check", "deployed:agent", url)
+        text = said(capsys, "check", url, "deployed:agent")
     finally:
         sys.modules.pop("deployed", None)
     assert text.strip() == "1 open chats, 0 do not fit"

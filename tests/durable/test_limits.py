@@ -290,6 +290,36 @@ async def test_a_deploy_is_checked_with_the_records_of_open_chats_and_runs_nothi
     await jobs.aclose()
 
 
+@POLLED
+async def test_a_deploy_that_goes_another_way_is_named_with_the_step_in_place_of_a_wait(
+    engine: Engine, client: Client
+) -> None:
+    ran: list[str] = []
+
+    async def waits_for_ever(ctx: Any, proceed: Any) -> Any:
+        await asyncio.Event().wait()
+
+    async with engine.worker(asking(ran, call("delete", path="a"), "Done.")) as worker:
+        id = await client.start("Delete a.")
+        request = await waits(client, id)
+        await engine.at_rest(worker)
+    slow = asking(ran)
+    slow.add_hook("aroundChat", waits_for_ever)
+    [replay] = await check_chats(slow, client, timeout=0.05)
+    assert not replay.fits
+    assert replay.why == "the replay waits at step 'message/0' for more than 0.05 s"
+    await client.answer(id, {request: Approve()})
+    jobs = engine.jobs(lease=60)
+    [claim] = await jobs.take("newer", 9)
+    step = b'{"hookline":1,"lines":[{"kind":"end","key":"step/7/model","value":{}}]}'
+    assert await jobs.append(claim.id, claim.owner, len(claim.batches), step)
+    [replay] = await check_chats(asking(ran), client)
+    assert not replay.fits
+    assert "'step/7/model'" in replay.why
+    assert ran == []
+    await jobs.aclose()
+
+
 # ── what a chat has gone through ────────────────────────────────────────────────────────────
 
 

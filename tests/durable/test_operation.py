@@ -31,7 +31,7 @@ from hookline.durable._polled.schema import LATEST
 from hookline.durable.sqlite._file import File
 from hookline.errors import ChatAbortedError, RemoteChatError, StoreError, UsageError
 from hookline.models import Finish, ModelRequest, TextChunk
-from hookline.replay import replay
+from hookline.replay import record_of_log, replay
 from hookline.runtimes import Durable
 from hookline.stores import SQLStore
 from hookline.testing import ScriptedModel, call
@@ -358,6 +358,10 @@ async def test_the_chats_of_an_engine_are_replayed(engine: Engine, client: Clien
     report = await replay(client, agent, hooks=[refuse])
     assert [(verdict.call, verdict.now) for verdict in report] == [("delete(path='a')", "denied")]
     assert (report.inexact, report.unreadable) == ({}, [])
+    batches = [data for _, data in (await client.record(id)).batches]
+    record = record_of_log(id, batches)
+    assert record is not None
+    assert [message.text for message in record.messages] == ["Go.", "", "a is gone", "Done."]
     assert ran == ["a"]
 
 

@@ -12,6 +12,7 @@ import random
 import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,13 @@ def policy(ctx):
     return None
 
 
+async def judged(judge, ctx):
+    """A hook that asks another agent, and shows what it has said."""
+    history = ctx.run.history
+    text = f"What of {len(history)} messages, {history[-1].text if history else ''}?"
+    await ctx.run.status("judged", (await judge.chat(text)).text)
+
+
 def person(request, run):
     way = int(hashlib.sha256(request.prompts[0].encode()).hexdigest(), 16) % 3
     if way == 0:
@@ -218,6 +226,10 @@ def make_agent(world):
         own.append(helper.as_tool(name="ask_helper"))
     front = agent("front", own, output)
     front.add_hook("preToolCall", policy)
+    if source.random() < 0.5:
+        judge = agent("judge", [look], None)
+        point = source.choice(["preChat", "preRequest", "onResponse", "preToolCall"])
+        front.add_hook(point, partial(judged, judge), inherit=True)
     if source.random() < 0.4:
         front.handoffs(agent("desk", [look], output))
     return front

@@ -27,7 +27,7 @@ from hookline.errors import (
     StopChat,
     UsageError,
 )
-from hookline.hooks import retry
+from hookline.hooks import retry, review, summarize
 from hookline.models import Settings
 from hookline.testing import ScriptedModel, Turn, call, collect
 from hookline.testing.cassette import CassetteError, cassette
@@ -78,7 +78,7 @@ async def differs(path, agent, text="Pay me back.", **options):
             await agent.chat(text, hooks=[tape], **options)
     assert RUNS == []
     assert tape.live_calls == 0
-    assert len(str(caught.value).splitlines()) <= LINES
+    assert len(str(caught.value).splitlines()) <= 30
     assert len(caught.value.differences) == 1
     return caught.value
 
@@ -297,6 +297,143 @@ async def test_a_chat_that_a_tool_begins_is_part_of_its_result(path):
         assert response.tool_results[0].text == "inside"
     assert RUNS == ["think"]
     assert list(json.loads(path.read_text())["chats"]) == ['"Go."']
+
+
+# ── chats that hooks begin ──────────────────────────────────────────────────────────────────
+
+
+def asking(point, answers, *turns, text="Look at this.", helper_turns=(), **options):
+    """A hook that asks an agent of its own, which has a tool and a sub-agent."""
+
+    @tool
+    async def look() -> str:
+        """Look."""
+        RUNS.append("look")
+        return "seen"
+
+    tools = [look, make_agent(*helper_turns, name="helper").as_tool(name="ask")]
+    asked = make_agent(*turns, tools=tools, **options)
+
+    async def ask(ctx):
+        answers.append((await asked.chat(text)).text)
+
+    return define_hook(point, ask)
+
+
+LOOKS = [call("look"), call("ask", input="Help.")], "Well."
+
+
+@pytest.mark.parametrize("mode", ["all", "model"])
+@pytest.mark.parametrize(
+    "point", ["onChatStart", "preChat", "preRequest", "onResponse", "preToolCall", "onChatDone"]
+)
+async def test_a_chat_that_a_hook_begins_is_replayed_too(path, point, mode):
+    def model(*turns):
+        return turns * (2 if point in ("preRequest", "onResponse") else 1)
+
+    answers = []
+    with cassette(path, mode=mode) as tape:
+        hook = asking(point, answers, *model(*LOOKS), helper_turns=model("Helped."))
+        agent = make_agent(call("refund", amount=3), "Paid.", hooks=[hook])
+        await agent.chat("Go.", hooks=[tape])
+    before, ran = answers[:], RUNS[:]
+    assert set(before) == {"Well."}
+    assert tape.live_calls == 2 + 3 * len(before)
+    with cassette(path, mode=mode) as tape:
+        agent = make_agent(hooks=[asking(point, answers)])
+        assert (await agent.chat("Go.", hooks=[tape])).text == "Paid."
+    assert (answers, tape.live_calls) == (before * 2, 0)
+    assert (ran if mode == "all" else ran * 2) == RUNS
+
+
+async def test_a_summary_and_a_review_come_from_the_cassette(path):
+    async def chats(model, reviewer):
+        conversation = Conversation()
+        hooks = [summarize(lambda messages: len(messages) > 3, keep=1), *review(reviewer)]
+        agent = Agent(model, tools=[refund], hooks=hooks)
+        with cassette(path) as tape:
+            for text in ("Pay me back.", "Thanks."):
+                await agent.chat(text, conversation=conversation, hooks=[tape])
+        return [message.text for message in conversation.messages], tape.live_calls
+
+    model = ScriptedModel(call("refund", amount=3), "Paid.", "They were paid.", "You are welcome.")
+    reviewer = ScriptedModel('{"decision": "approve", "reason": "small"}')
+    texts, calls = await chats(model, reviewer)
+    assert (model.calls, reviewer.calls, calls) == (4, 1, 5)
+    model, reviewer = ScriptedModel(), ScriptedModel()
+    assert await chats(model, reviewer) == (texts, 0)
+    assert (model.calls, reviewer.calls, RUNS) == (0, 0, [3])
+
+
+async def test_a_change_of_a_chat_that_a_hook_begins_is_named_there(path):
+    with cassette(path) as tape:
+        agent = make_agent("Hi.", hooks=[asking("preRequest", [], "Well.")])
+        await agent.chat("Go.", hooks=[tape])
+    for change, text in (({"system": "Be kind."}, "+Be kind."), ({"text": "Look!"}, "Look!")):
+        agent = make_agent(hooks=[asking("preRequest", [], **change)])
+        error = await differs(path, agent, text="Go.")
+        assert error.differences[0].chat.startswith('"Go." / hook "Look')
+        assert error.differences[0].place == "request 0 (step 0)"
+        assert text in str(error)
+        assert "Look at this." in str(error)
+    with cassette(path, action="patch") as tape:
+        agent = make_agent(hooks=[asking("preRequest", [], "Hm.", system="Be kind.")])
+        assert (await agent.chat("Go.", hooks=[tape])).text == "Hi."
+    assert tape.live_calls == 1
+    with pytest.raises(CassetteError, match=r"hook .*did not come to its first request"):
+        with cassette(path) as tape:
+            await make_agent().chat("Go.", hooks=[tape])
+
+
+async def test_a_chat_that_a_hook_begins_with_the_cassette_is_recorded_once(path):
+    async def ask(ctx):
+        await asked.chat("Look at this.", hooks=[tape])
+
+    for turns in (["Well."], []):
+        asked = make_agent(*turns)
+        with cassette(path) as tape:
+            agent = make_agent(*turns, hooks=[define_hook("preRequest", ask)])
+            await agent.chat("Go.", hooks=[tape])
+        assert tape.live_calls == 2 * len(turns)
+    assert list(json.loads(path.read_text())["chats"]) == ['"Go."', '"Look at this."']
+
+
+async def test_a_chat_without_the_cassette_is_live(path):
+    for _ in range(2):
+        with cassette(path) as tape:
+            await make_agent("Hi.").chat("Go.", hooks=[tape])
+            assert (await make_agent("live").chat("Go.")).text == "live"
+        assert (await make_agent("live").chat("Go.")).text == "live"
+    assert list(json.loads(path.read_text())["chats"]) == ['"Go."']
+
+
+@pytest.mark.parametrize("by", ["hook", "reader", "canceller"])
+async def test_a_chat_that_a_hook_begins_may_be_cut_off(path, by):
+    async def ask(ctx):
+        async with asked.chat_stream("Look at this.") as stream:
+            async for event in stream:
+                if type(event).__name__ == "TextDelta":
+                    begun.set()
+                    if by == "hook":
+                        break
+
+    slow = ScriptedModel(Turn("Hello there", chunk=5, delay=Delay(asyncio.Event())))
+    hook, seen = define_hook("preRequest", ask), []
+    for model, asks in ((["Hi."], slow), ([], ScriptedModel())):
+        asked, begun = Agent(asks), asyncio.Event()
+        with cassette(path) as tape:
+            stream = make_agent(*model, hooks=[hook]).chat_stream("Go.", hooks=[tape])
+            reader = asyncio.create_task(collect(stream))
+            await begun.wait()
+            if by == "reader":
+                stream.abort("enough")
+            if by == "canceller":
+                reader.cancel()
+            (end,) = await asyncio.gather(reader, return_exceptions=True)
+        end = end if isinstance(end, BaseException) else end[-1]
+        seen.append(type(end).__name__)
+    outcome = {"hook": "ChatDone", "reader": "ChatAborted", "canceller": "CancelledError"}[by]
+    assert seen == [outcome, outcome]
 
 
 # ── what is recorded ────────────────────────────────────────────────────────────────────────
@@ -572,11 +709,6 @@ async def test_in_ci_nothing_is_recorded(path, monkeypatch):
 
 
 async def test_equal_requests_beyond_the_recorded_ones_differ(path):
-    @tool
-    async def poll() -> str:
-        """Poll."""
-        return "not yet"
-
     agent = make_agent("one", "two")
     with cassette(path) as tape:
         for text in ("one", "two"):
@@ -587,6 +719,17 @@ async def test_equal_requests_beyond_the_recorded_ones_differ(path):
                 assert (await make_agent().chat("Hi.", hooks=[tape])).text == text
     assert caught.value.differences[0].chat == '"Hi." #3'
     assert "was not recorded" in str(caught.value)
+
+
+async def test_an_answer_is_not_given_to_a_second_equal_request_of_a_chat(path):
+    async def twice(ctx, proceed):
+        await proceed()
+        return await proceed()
+
+    await recorded(path, "Hi.")
+    error = await differs(path, with_hook("aroundRequest", twice))
+    assert error.differences[0].place == "request 1 (step 0)"
+    assert "was not recorded" in str(error)
 
 
 async def test_what_was_recorded_and_did_not_happen_is_a_difference(path):
@@ -666,6 +809,15 @@ async def test_a_secret_is_not_on_the_cassette(path, secret, chunk):
     for piece in (*pieces, "hunter2", "hunter3", "pass word"):
         assert piece not in text
     assert "I use [scrubbed], then" in text
+
+
+async def test_a_new_key_is_no_difference(path):
+    """Secrets are removed before requests are compared."""
+    for turns, key in ((["Noted."], KEY), ([], "sk-another0123456789abcdef")):
+        with cassette(path) as tape:
+            agent = make_agent(*turns, system=f"Use {key}.")
+            assert (await agent.chat(f"My key is {key}", hooks=[tape])).text == "Noted."
+    assert tape.live_calls == 0
 
 
 async def test_own_secrets_are_scrubbed_too(path):

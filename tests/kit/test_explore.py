@@ -1,5 +1,7 @@
 """`explore` finds each wrong policy that is planted here, and raises no alarm about right ones."""
 
+from typing import get_args
+
 import pytest
 
 from hookline import Agent, Approve, Ask, Deny, Stop, define_hook, tool
@@ -8,6 +10,7 @@ from hookline.hooks import approve
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel
 from hookline.testing.explore import Unapproved, explore
+from hookline.testing.explore._scene import Person, Resume
 
 
 @tool
@@ -242,6 +245,23 @@ def test_a_right_policy_raises_no_alarm(policy):
     assert explored.scenes == 200
     assert explored.reached["pay", "called"] > 50
     assert str(explored).startswith("200 scenes: pay ")
+
+
+def test_the_generated_world_has_every_answer_and_every_fault():
+    lines, scenes = [], []
+
+    def note(world):
+        lines.extend(world.trace)
+        scenes.append(world.scene)
+
+    for policy in (guard, durable_guard, guard_above_a_helper):
+        explore(policy, GUARDED, scenes=200, invariants=[note])
+    people = [f": {person}" for person in get_args(Person)]
+    resumed = [f"resumed: {way}" for way in get_args(Resume)]
+    for end in (*people, *resumed, "the chat is aborted", "the worker crashes", "chat 3"):
+        assert any(line.endswith(end) for line in lines), end
+    assert any(call.tool == "pay" for scene in scenes for call in scene.below)
+    assert any(len(set(scene.delays)) > 1 for scene in scenes)
 
 
 # ── what a user may get wrong ───────────────────────────────────────────────────────────────

@@ -15,6 +15,7 @@ from tests._otlp import Pipeline, Received, attributes_of, pipeline
 
 from hookline import (
     Agent,
+    Approve,
     Conversation,
     File,
     Image,
@@ -26,6 +27,7 @@ from hookline import (
     UserMessage,
 )
 from hookline.errors import UsageError
+from hookline.hooks import approve
 from hookline.otel import Telemetry
 from hookline.testing import ScriptedModel, Turn, call
 
@@ -353,6 +355,26 @@ async def test_numbers_are_redacted_too(http: Pipeline) -> None:
     span = received.span("execute_tool pay")
     assert content(span, "tool.call.arguments") == {"card": "[card]", "cents": 5}
     assert b"4111111111111111" not in received.raw
+
+
+async def test_the_arguments_of_a_tool_are_those_with_which_it_ran(http: Pipeline) -> None:
+    """Not the model's: an approver has changed them."""
+
+    def pay(euros: int) -> str:
+        """Pay."""
+        return f"paid {euros}"
+
+    agent = Agent(
+        ScriptedModel([call("pay", euros=1)], "ok"),
+        tools=[pay],
+        hooks=[approve("pay")],
+        telemetry=http.telemetry(capture="span_only"),
+        approver=lambda request, run: Approve(arguments={"euros": 9}),
+    )
+    response = await agent.chat("hi")
+    assert response.tool_results[0].text == "paid 9"
+    span = http.flush().span("execute_tool pay")
+    assert content(span, "tool.call.arguments") == {"euros": 9}
 
 
 @pytest.mark.parametrize("kind", ["raises", "gives no text"])

@@ -223,6 +223,16 @@ async def test_a_chat_of_a_sub_agent_is_no_record_of_its_own(tmp_path, tape):
         assert (report.verdicts, report.inexact) == ([], {})
 
 
+async def test_a_chat_that_a_hook_begins_is_no_record_of_its_own(tape):
+    async def ask(ctx):
+        await agent_of("Well.").chat(f"Look at this, {type(ctx).__name__}.")
+
+    hooks = [define_hook(point, ask) for point in ("preChat", "preRequest")]
+    with cassette(tape) as recording:
+        await agent_of("done", hooks=hooks).chat("go", hooks=[recording])
+    assert [record.message.text for record in await read(tape)] == ["go"]
+
+
 # ── cassettes ───────────────────────────────────────────────────────────────────────────────
 
 

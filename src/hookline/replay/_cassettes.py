@@ -36,7 +36,6 @@ from hookline.replay._records import CallRecord, Record, record_of
 from hookline.testing.cassette import CallEntry, CassetteError, Request, Track, read_cassette
 
 MARK: Final = b'"hookline_cassette"'
-SUB_AGENT: Final = " / call "
 Shape = dict[str, Any]  # a message of a request, as a cassette has it
 
 
@@ -47,7 +46,7 @@ def is_cassette(path: Path) -> bool:
 
 
 def records_of_cassette(path: Path) -> Iterator[Record]:
-    """Yield the chats of the file, without those of sub-agents."""
+    """Yield the chats of the file, without those that tools and hooks began."""
     try:
         tracks = read_cassette(path)
     except CassetteError as exc:
@@ -55,7 +54,7 @@ def records_of_cassette(path: Path) -> Iterator[Record]:
     chats = {
         name: _Chat(track)
         for name, track in tracks.items()
-        if track.requests and name.rpartition(SUB_AGENT)[0] not in tracks
+        if track.requests and not track.is_inner
     }
     resumed = [chat for chat in chats.values() if chat.is_resumed]
     ends: dict[str, _Chat] = {}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import groupby
 from typing import Any, Final, Self, TypeAlias, cast, get_args
 
-from hookline import Agent, Disposer, HookBus, Subscription
+from hookline import Agent, AssistantMessage, Disposer, HookBus, Message, Subscription, ToolMessage
 from hookline.errors import UsageError
-from hookline.events import ChatEvent
+from hookline.events import ChatEvent, MessageAdded
 from hookline.points import TABLE, as_tuple
 from hookline.testing._descriptions import context_line, error_line, event_line
 from hookline.testing._events import closed_after
@@ -21,6 +22,7 @@ NOISY: Final = frozenset({"onDelta", "onHook"})
 NAME: Final = "recorder"
 MAX_EVENTS: Final = 1_000_000  # events between two hooks
 _EVENTS: Final = get_args(ChatEvent)
+Line: TypeAlias = tuple[str, tuple[str, ...]]  # its text, and the ids of the calls that it is about
 
 
 class _Mark:
@@ -48,7 +50,8 @@ class Recorder:
         **options: Any,
     ) -> None:
         self._echo = echo
-        self._lines: list[str] = []
+        self._lines: list[Line] = []
+        self._calls: dict[str, int] = {}  # the places of calls in the answers, by id
         self._points: list[str] = []
         self._depths: dict[str, int] = {}
         self._subscription: Subscription[Any] | None = None
@@ -67,7 +70,28 @@ class Recorder:
     def lines(self) -> list[str]:
         """All lines so far."""
         self._drain()
-        return list(self._lines)
+        return [text for text, _ in self._lines]
+
+    @property
+    def lines_by_call(self) -> list[str]:
+        """The lines in an order that does not depend on how long calls take: for a snapshot.
+
+        The lines of calls that run at the same time stand together for each call, in the order in
+        which the model made the calls.
+        """
+        self._drain()
+        return [text for text, _ in self._by_call(self._lines)]
+
+    def _by_call(self, lines: Iterable[Line], depth: int = 0) -> Iterator[Line]:
+        for has_call, block in groupby(lines, lambda line: len(line[1]) > depth):
+            if not has_call:
+                yield from block
+                continue
+            calls: dict[str, list[Line]] = {}
+            for line in block:
+                calls.setdefault(line[1][depth], []).append(line)
+            for id in sorted(calls, key=lambda id: self._calls.get(id, 0)):
+                yield from self._by_call(calls[id], depth + 1)
 
     @property
     def points(self) -> list[str]:
@@ -89,7 +113,9 @@ class Recorder:
 
     def note(self, event: ChatEvent) -> None:
         """Add the line of an event that was read from a stream."""
-        self._add(event_line(event), len(event.path))
+        if isinstance(event, MessageAdded):
+            self._note_calls([event.message])
+        self._add(event_line(event), len(event.path), (*event.path, *_calls_of(event)))
 
     async def read(self, stream: AsyncIterable[ChatEvent]) -> list[ChatEvent]:
         """Read a stream to its end and record each event. Raises the exceptions of the stream.
@@ -122,9 +148,9 @@ class Recorder:
 
     # ── recording ───────────────────────────────────────────────────────────────────────────
 
-    def _add(self, line: str, depth: int = 0) -> None:
+    def _add(self, line: str, depth: int, calls: tuple[str, ...]) -> None:
         line = "  " * depth + line
-        self._lines.append(line)
+        self._lines.append((line, calls))
         if self._echo is not None:
             self._echo(line)
 
@@ -132,7 +158,18 @@ class Recorder:
         self._drain()
         if not end or end == " >":
             self._points.append(point)
-        self._add(context_line(point, ctx) + end, self._depth(getattr(ctx, "run", None)))
+        run = getattr(ctx, "run", None)
+        self._note_calls(() if run is None else run.history)
+        calls = (*getattr(run, "path", ()), *_calls_of(ctx))
+        self._add(context_line(point, ctx) + end, self._depth(run), calls)
+
+    def _note_calls(self, history: Sequence[Message]) -> None:
+        """Note the order of the calls in the last answer."""
+        for message in reversed(history):
+            if isinstance(message, AssistantMessage):
+                for call in message.tool_calls:
+                    self._calls.setdefault(call.id, len(self._calls))
+                return
 
     def _depth(self, run: Any) -> int:
         """The number of agents above a chat."""
@@ -174,6 +211,18 @@ class Recorder:
 
     def __repr__(self) -> str:
         return f"<Recorder of {len(self._lines)} lines>"
+
+
+def _calls_of(subject: Any) -> tuple[str, ...]:
+    """The id of the call that a hook point or an event is about, if it is about one."""
+    message: Message | None = getattr(subject, "message", None)
+    call = getattr(getattr(subject, "request", subject), "call", None)
+    ids = (
+        message.call_id if isinstance(message, ToolMessage) else None,
+        getattr(subject, "call_id", None),
+        getattr(call, "id", None),
+    )
+    return next(((id,) for id in ids if id), ())
 
 
 def record(

@@ -55,7 +55,7 @@ For example:
   hookline durable drain sqlite:///jobs.db --timeout 60s
   hookline durable resume sqlite:///jobs.db
   hookline durable cleanup sqlite:///jobs.db --older-than 30d
-  hookline durable check app:agent sqlite:///jobs.db
+  hookline durable check sqlite:///jobs.db app:agent
 """
 
 app = App(name="durable", help=HELP, help_format="plaintext")
@@ -277,8 +277,8 @@ def cleanup(
 
 @app.command
 def check(
-    agent: Annotated[str, Parameter(help="module:attribute of the agent.")],
     url: Url,
+    agent: Annotated[str, Parameter(help="module:attribute of the agent.")],
     /,
     *,
     queue: Queue = None,

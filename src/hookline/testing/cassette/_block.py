@@ -12,6 +12,7 @@ from hookline.errors import UsageError
 from hookline.points import as_tuple
 from hookline.testing.cassette._cassette import VARIABLE, Action, Cassette, Mode
 from hookline.testing.cassette._difference import CassetteError
+from hookline.testing.cassette._hook_chats import HookChats
 from hookline.testing.cassette._scrub import Scrub, scrubber
 from hookline.testing.cassette._shape import FIELDS
 
@@ -44,9 +45,11 @@ def cassette(
     if mode not in get_args(Mode):
         raise UsageError(f"mode={mode!r} must be one of {get_args(Mode)}")
     file = Path(path)
-    tape = Cassette(file, mode, _action(file, action), scrubber(scrub), fields)
+    hook_chats = HookChats()
+    tape = Cassette(file, mode, _action(file, action), scrubber(scrub), fields, hook_chats)
     try:
-        yield tape
+        with hook_chats.follow(tape.hooks):
+            yield tape
     except CassetteError:
         raise
     except BaseException as exc:

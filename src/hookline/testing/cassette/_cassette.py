@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Generator
 from contextlib import suppress
-from contextvars import ContextVar
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -51,6 +49,7 @@ from hookline.testing.cassette._difference import (
     Difference,
     difference_of_requests,
 )
+from hookline.testing.cassette._hook_chats import IN_TOOL, HookChats
 from hookline.testing.cassette._model import RecordedModel, RecordingModel
 from hookline.testing.cassette._scrub import Scrub, scrub_data
 from hookline.testing.cassette._shape import FIELDS, data_of, shape_of
@@ -63,6 +62,7 @@ from hookline.testing.cassette._tape import (
     lane_name,
     numbered,
     read_tape,
+    unused,
     write_tape,
 )
 
@@ -72,8 +72,7 @@ Action: TypeAlias = Literal["auto", "record", "replay", "patch"]
 """What the cassette does; "auto" replays a file that exists, and records one that does not."""
 VARIABLE: Final = "HOOKLINE_CASSETTE"
 INNERMOST: Final[Any] = {"name": "cassette", "priority": -1_000_000_000, "inherit": True}
-# Set while a tool runs whose result is recorded: the chats that it begins are part of the result.
-_IN_TOOL: Final[ContextVar[bool]] = ContextVar("hookline_cassette_in_tool", default=False)
+OUTERMOST: Final[Any] = {**INNERMOST, "priority": 1_000_000_000}
 Result: TypeAlias = ToolResult | ToolFailure
 
 
@@ -81,7 +80,13 @@ class Cassette:
     """A recording that is made or replayed. Pass it to chats: `hooks=[tape]`."""
 
     def __init__(
-        self, path: Path, mode: Mode, action: Action, scrub: Scrub, ignore: tuple[str, ...]
+        self,
+        path: Path,
+        mode: Mode,
+        action: Action,
+        scrub: Scrub,
+        ignore: tuple[str, ...],
+        hook_chats: HookChats,
     ) -> None:
         self.path = path
         """The file."""
@@ -96,12 +101,15 @@ class Cassette:
         self._fields = [field for field in FIELDS if field not in ignore]
         self._tracks = {} if action == "record" else read_tape(path, mode)
         self._lanes: dict[str, Lane] = {}  # by chat id
+        self._hook_chats = hook_chats
         self._counts: defaultdict[str, int] = defaultdict(int)
 
     @property
     def hooks(self) -> list[HookDef]:
         """The hooks that record and replay."""
         return [
+            define_hook("aroundChat", self._hook_chats.around_chat, **OUTERMOST),
+            define_hook("preRequest", self._enter, **OUTERMOST),
             define_hook("preRequest", self._step, **INNERMOST),
             define_hook("aroundRequest", self._request, **INNERMOST),
             define_hook("aroundToolCall", self._call, **INNERMOST),
@@ -114,26 +122,30 @@ class Cassette:
     # ── lanes ───────────────────────────────────────────────────────────────────────────────
 
     def _lane(self, run: Run[Any]) -> Lane:
-        lane = self._lanes.get(run.chat_id)
-        if lane is not None:
-            return lane
-        parent = self._lanes.get(run.parent_chat_id or "")
-        place = ""
-        if parent is None:
-            name = lane_name(run, self._scrub)
-        else:
+        if run.chat_id in self._lanes:
+            return self._lanes[run.chat_id]
+        parent, place = self._lanes.get(run.parent_chat_id or ""), ""
+        above = self._hook_chats.parents.get(run.chat_id)
+        if parent is not None:
             place = parent.places.get(run.path[-1], run.path[-1])
             name = f"{parent.name} / call {place}"
+        else:
+            name = lane_name(run, self._scrub)
+            if above is not None:  # whose lane is there from its first request on
+                parent = self._lanes.get(above)
+                name = f"{'' if parent is None else f'{parent.name} / '}hook {name}"
         name = numbered(name, self._counts)
         recorded = self._tracks.get(name) or self._nearest(name)
         lane = self._lanes[run.chat_id] = Lane(name, recorded, parent=parent, call=place, run=run)
+        lane.now.is_inner = parent is not None or above is not None
         return lane
 
     def _nearest(self, name: str) -> Track:
         """The recorded chat that this one was probably, to say what differs."""
         used = {lane.name for lane in self._lanes.values()}
-        left = [other for other in self._tracks if other not in used and "/" not in other]
-        near = get_close_matches(name, left, n=1, cutoff=0) if "/" not in name else []
+        start = name.rpartition(" / ")[0]
+        left = [o for o in self._tracks if o not in used and o.rpartition(" / ")[0] == start]
+        near = [] if " / call " in name else get_close_matches(name, left, n=1, cutoff=0)
         return self._tracks[near[0]] if near else Track()
 
     def _is_live(self, lane: Lane) -> bool:
@@ -161,8 +173,13 @@ class Cassette:
 
     # ── requests ────────────────────────────────────────────────────────────────────────────
 
+    def _enter(self, ctx: PreRequest[Any]) -> None:
+        """Name the chat before a hook begins another one for this request."""
+        if not IN_TOOL.get():
+            self._lane(ctx.run)
+
     async def _step(self, ctx: PreRequest[Any]) -> None:
-        if not _IN_TOOL.get():
+        if not IN_TOOL.get():
             lane = self._lane(ctx.run)
             if not self._is_live(lane):
                 await lane.reach(ctx.iteration)
@@ -171,7 +188,7 @@ class Cassette:
     async def _request(
         self, ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
     ) -> ModelResponse:
-        if _IN_TOOL.get():
+        if IN_TOOL.get():
             return await proceed()
         lane = self._lane(ctx.run)
         self._raise_again(lane)
@@ -203,7 +220,7 @@ class Cassette:
     # ── calls ───────────────────────────────────────────────────────────────────────────────
 
     async def _call(self, ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, Result]) -> Result:
-        if _IN_TOOL.get():
+        if IN_TOOL.get():
             return await proceed()
         lane = self._lane(ctx.run)
         place = lane.places[ctx.call.id] = place_of(ctx)
@@ -229,12 +246,12 @@ class Cassette:
     async def _record(
         self, lane: Lane, call: CallEntry, ctx: AroundToolCall[Any], proceed: Any
     ) -> Result:
-        before, token = values_of(ctx.run), _IN_TOOL.set(not call.leads)
+        before, token = values_of(ctx.run), IN_TOOL.set(not call.leads)
         call.ended, lane.running[ctx.call.id] = False, call
         try:
             result: Result = await proceed()
         finally:
-            _IN_TOOL.reset(token)
+            IN_TOOL.reset(token)
             del lane.running[ctx.call.id]
         call.ended = True
         if not call.leads:
@@ -282,9 +299,8 @@ class Cassette:
     def _question(self, ctx: OnApproval[Any]) -> None:
         call = self._running(ctx.run, ctx.request.call.id)
         if call is not None and ctx.decision is None:
-            prompt = self._scrub(ctx.request.prompts[0])
-            effect = {"ask": prompt, "schema": data_of(ctx.request.schema)}
-            call.effects = [*call.effects, effect]
+            prompt, schema = self._scrub(ctx.request.prompts[0]), data_of(ctx.request.schema)
+            call.effects = [*call.effects, {"ask": prompt, "schema": schema}]
 
     def _abort(self, ctx: OnChatAbort[Any]) -> None:
         lane = self._lanes.get(ctx.run.chat_id)
@@ -309,18 +325,6 @@ class Cassette:
         if self.action != "replay":
             write_tape(self.path, self._mode, {name: lane.now for name, lane in lanes.items()})
             return
-        if not self.differences:
-            self.differences = tuple(self._leftovers(lanes))
+        self.differences = self.differences or tuple(unused(self._tracks, lanes))
         if self.differences:  # which the test may have caught
             raise self.error()
-
-    def _leftovers(self, lanes: dict[str, Lane]) -> Generator[Difference]:
-        for name in self._tracks:
-            if name not in lanes:
-                text = "the chat was recorded, but did not come to its first request"
-                yield Difference(chat=name, place="request 0", text=text)
-            elif unused := lanes[name].unused():
-                first, more = unused[0], len(unused) - 1
-                text = "it was recorded, but did not happen"
-                text += f", nor did {', '.join(unused[1:])}" if more else ""
-                yield Difference(chat=name, place=first, text=text)

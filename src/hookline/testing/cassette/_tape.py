@@ -11,13 +11,14 @@ import hashlib
 import json
 import os
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 
 import msgspec
 
 from hookline import Run
-from hookline.testing.cassette._difference import CassetteError, pretty
+from hookline.testing.cassette._difference import CassetteError, Difference, pretty
 from hookline.testing.cassette._scrub import Scrub
 from hookline.testing.cassette._shape import fold, unfold
 
@@ -78,6 +79,8 @@ class Track(msgspec.Struct, omit_defaults=True):
     """The runs of each call, by its step and its position in the answer: `0.1`."""
     abort: Abort | None = None
     """How the chat was aborted; None if it was not."""
+    is_inner: bool = False
+    """Whether a tool or a hook of another chat has begun the chat."""
 
 
 class Lane:
@@ -191,6 +194,19 @@ class Lane:
         """Whether the call ended when it was recorded."""
         runs = self.recorded.calls.get(place, [])
         return not runs or runs[-1].ended
+
+
+def unused(tracks: dict[str, Track], lanes: dict[str, Lane]) -> Iterator[Difference]:
+    """Yield for each chat what was recorded and did not happen."""
+    for name in tracks:
+        if name not in lanes:
+            text = "the chat was recorded, but did not come to its first request"
+            yield Difference(chat=name, place="request 0", text=text)
+        elif missing := lanes[name].unused():
+            first, more = missing[0], len(missing) - 1
+            text = "it was recorded, but did not happen"
+            text += f", nor did {', '.join(missing[1:])}" if more else ""
+            yield Difference(chat=name, place=first, text=text)
 
 
 # ── the file ────────────────────────────────────────────────────────────────────────────────
