@@ -577,7 +577,9 @@ async def test_the_log_says_that_a_chat_was_taken_over_from_a_dead_worker(
     async with engine.worker(Agent(ScriptedModel("Hello."), runtime=Durable())):
         await client.result(id)
     await jobs.aclose()
-    assert f"durable chat {id} was taken over from a worker that gave no sign of life" in caplog.text
+    assert (
+        f"durable chat {id} was taken over from a worker that gave no sign of life" in caplog.text
+    )
 
 
 async def test_an_operator_ends_and_forgets_chats_that_wait(
