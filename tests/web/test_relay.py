@@ -637,6 +637,9 @@ async def test_what_waits_for_redis_is_bounded(tmp_path: Path) -> None:
             await begun(a, entries=4)
             await a.relay._writer.flush()
             server.kill()
+            steps.let(36)
+            await eventually(lambda: a.relay._writer.given_up == 1)  # and not only at the end
+            assert not first.done()
             steps.let()
             assert text_of("native", (await first).content) == TEXT
             assert a.relay._writer.given_up == 1
