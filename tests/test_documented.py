@@ -19,12 +19,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import astuple
 from tests._rules import every
 
 import hookline
 import hookline.errors
 from hookline import Agent, HookInfo, ModelResponse, Response, Run
-from hookline._chat.config import ChatOptions
+from hookline._base.json import MAX_ARGUMENT_DEPTH, MAX_RESULT_DEPTH
+from hookline._chat.channel import SIZE
+from hookline._chat.config import DEFAULT_LIMITS, ChatOptions
+from hookline._conversations.store import check_id
+from hookline.errors import UsageError
+from hookline.mcp._client.transport.process import MAX_MESSAGE
+from hookline.providers import OpenAIModel
+from hookline.providers._adapter.http import MAX_ERROR, MAX_VALUES
+from hookline.providers._adapter.sse import MAX_EVENT
+from hookline.stores import SQLStore
+from hookline.web.relay import RedisRelay
+from hookline.web.relay._redis import SILENCE
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path(hookline.__file__).parent
@@ -400,3 +412,51 @@ def test_the_table_of_extras_has_them_all() -> None:
     named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
     assert sorted(named) == sorted(project["optional-dependencies"])
     assert "docs/quickstart.md#extras" in (ROOT / "README.md").read_text()
+
+
+# ── limits ──────────────────────────────────────────────────────────────────────────────────
+
+UNITS = {"KiB": 1024, "MiB": 1024 * 1024, "days": 24 * 3600}
+
+
+def amounts(text: str) -> list[float]:
+    """The numbers of a text, in bytes or seconds."""
+    numbers = re.findall(r"([\d,]*\d)(?: (KiB|MiB|days))?", text)
+    return [float(number.replace(",", "")) * UNITS.get(unit, 1) for number, unit in numbers]
+
+
+def default(function: Any, name: str) -> Any:
+    return inspect.signature(function).parameters[name].default
+
+
+def test_the_table_of_limits_has_the_defaults() -> None:
+    page = (ROOT / "docs" / "reliability.md").read_text()
+    part = page.partition("\n## Limits\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| .+? \| ([^|]*\d[^|]*) \| [^|]+ \|$", part, re.MULTILINE)
+    assert [amounts(row) for row in rows] == [
+        *([each] for each in astuple(DEFAULT_LIMITS)),
+        [SIZE],
+        [default(Agent.subscribe, "size")],
+        *([default(SQLStore, name)] for name in ("lease", "busy_timeout", "reconnect")),
+        [255],
+        [MAX_ARGUMENT_DEPTH, MAX_RESULT_DEPTH],
+        [default(OpenAIModel, "idle_timeout")],
+        [MAX_EVENT, MAX_VALUES],
+        [MAX_ERROR],
+        [MAX_MESSAGE, MAX_MESSAGE // 4, MAX_VALUES],
+        [default(Agent, "output_retries")],
+    ]
+    check_id("x" * 255)
+    with pytest.raises(UsageError, match="255"):
+        check_id("x" * 256)
+
+
+def test_the_page_of_the_relay_has_its_defaults() -> None:
+    page = " ".join((ROOT / "docs" / "relay.md").read_text().split())
+    numbers = re.findall(r"`(\w+)`(?: seconds)? \(([\d,]+(?: MiB| days)?)\)", page)
+    assert {name: amounts(number) for name, number in numbers} == {
+        name: [default(RedisRelay, name)]
+        for name in ("lease", "max_entries", "max_waiting_bytes", "ttl", "observer_ttl")
+    }
+    assert f"within {SILENCE:g} seconds" in page
+    assert f"the store's lease has expired ({default(SQLStore, 'lease'):g} seconds)" in page

@@ -1,9 +1,14 @@
-"""What docs/security.md says of a whole process: it opens no connection that nobody asked for."""
+"""What docs/security.md says of the whole package: what it needs, and to whom it connects."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
 
 PROGRAM = """
 import asyncio, sys
@@ -41,3 +46,13 @@ def reached(*arguments: str) -> str:
 def test_an_import_and_a_chat_open_no_connection() -> None:
     assert reached() == "[]"
     assert reached("ask") == "['socket.getaddrinfo']"  # so it would be noticed
+
+
+def test_the_core_needs_these_packages_at_a_lowest_version() -> None:
+    page = (ROOT / "docs" / "security.md").read_text()
+    named = re.search(r"The core needs four packages \(([^)]+)\)", page)
+    assert named is not None
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = [re.fullmatch(r"([a-z_-]+)>=[\d.]+", each) for each in project["dependencies"]]
+    assert sorted(each[1] for each in needed if each) == named[1].split(", ")
+    assert all(needed)  # no highest version, which would bind yours

@@ -547,6 +547,45 @@ async def test_an_operator_reads_what_has_happened_to_a_chat(
         await client.timeline(id)
 
 
+async def test_the_log_says_what_happens_to_a_chat(
+    engine: Engine, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="hookline.durable")
+    ran: list[str] = []
+    async with engine.worker(asking(ran, call("delete", path="a"), "Done.")) as worker:
+        id = await client.start("Delete a.")
+        request = await waits(client, id)
+        await engine.at_rest(worker)
+        await client.answer(id, {request: Approve()})
+        await client.result(id)
+        await engine.at_rest(worker)
+    claimed = [] if engine.name == "restate" else [f"durable chat {id} was claimed"]
+    assert [each for each in caplog.messages if each.startswith(f"durable chat {id} ")] == [
+        *claimed,
+        f"durable chat {id} began: life 1",
+        f"durable chat {id} waits for an answer",
+        *claimed,
+        f"durable chat {id} continues: life 2",
+        f"durable chat {id} ended: done",
+    ]
+
+
+@POLLED
+async def test_the_log_says_that_a_chat_was_taken_over_from_a_dead_worker(
+    engine: Engine, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="hookline.durable")
+    id = await client.start("Hi.")
+    jobs = jobs_of(engine)
+    assert len(await jobs.take("dead", 9, set())) == 1
+    async with engine.worker(Agent(ScriptedModel("Hello."), runtime=Durable())):
+        await client.result(id)
+    await jobs.aclose()
+    assert (
+        f"durable chat {id} was taken over from a worker that gave no sign of life" in caplog.text
+    )
+
+
 async def test_an_operator_ends_and_forgets_chats_that_wait(
     engine: Engine, client: Client, tmp_path: Path
 ) -> None:

@@ -88,6 +88,16 @@ async def test_the_others_may_be_offered_nevertheless():
     assert [len(names) for names in offered] == [3, 3]
 
 
+@pytest.mark.parametrize("options", [{}, {"inherit": True}], ids=str)
+async def test_the_list_is_for_no_tools_of_sub_agents_unless_it_is_inherited(options):
+    made, ran = tools()
+    child = Agent(ScriptedModel(call("pay", amount=7), "paid"), tools=made, name="clerk")
+    model = ScriptedModel(call("clerk", input="Pay."), "done")
+    hooks = allow_tools("clerk", **options)
+    await Agent(model, tools=[child.as_tool()], hooks=hooks).chat("go")
+    assert ran == ([] if options else [7])
+
+
 async def test_without_names_none_may_run():
     agent, ran = agent_of(call("bash", command="ls"), hooks=allow_tools())
     assert outcomes(await agent.chat("go")) == ["denied"]

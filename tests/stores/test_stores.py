@@ -846,6 +846,17 @@ async def test_a_page_of_the_list_must_not_be_negative(store: Any, page: dict[st
     assert await store.list(limit=0, offset=1) == ()
 
 
+async def test_a_list_has_at_most_a_hundred_conversations_unless_more_are_asked_for(
+    store: Any,
+) -> None:
+    prefix = new_id()
+    for number in range(101):
+        await write(store, f"{prefix}/{number}", user("a"))
+    assert len(await store.list(prefix=prefix)) == 100
+    assert len(await store.list(prefix=prefix, limit=1000)) == 101
+    assert len(await store.list(prefix=prefix, offset=100)) == 1
+
+
 async def test_a_running_chat_counts_as_the_last_change(store: Any) -> None:
     first, second = new_id(), new_id()
     for id in (first, second):

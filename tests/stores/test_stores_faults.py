@@ -179,6 +179,23 @@ async def test_a_store_that_hangs_is_waited_for_no_longer_than_the_grace_period(
     assert texts(await store.open(talk)) == texts(conversation)
 
 
+def test_a_closing_event_loop_waits_for_a_store_that_hangs(talk: str) -> None:
+    store = Hanging()
+
+    async def main() -> None:
+        agent = Agent(ScriptedModel("one"), store=store, limits=Limits(grace=0.05))
+        store.answers.clear()
+        work = asyncio.create_task(agent.chat("a", conversation=talk))
+        await store.asked.wait()
+        work.cancel()
+        await asyncio.wait([work])
+        assert texts(await store.open(talk)) == []
+        asyncio.get_running_loop().call_later(0.01, store.answers.set)  # while it closes
+
+    asyncio.run(main())
+    assert texts(asyncio.run(store.open(talk))) == ["a"]
+
+
 async def test_a_store_that_hangs_under_the_last_write_is_waited_for_until_somebody_cancels(
     talk: str,
 ) -> None:

@@ -158,3 +158,41 @@ async def test_no_cut_of_a_text_loses_any_of_it(browser: Any, text: str) -> None
         assert "<p>" in wanted
         assert wrong == [], f"{len(wrong)} of {len(text)} cuts differ from {wanted}"
         page.assert_clean()
+
+
+# The text grows while its beginning is read, and each answer takes longer than the next piece.
+READS = """async (pieces) => {
+  const { Prose } = await import('./markdown.js');
+  const log = document.getElementById('log');
+  const soon = () => new Promise((done) => setTimeout(done, 2));
+  const { fetch } = window;
+  let open = 0;
+  let most = 0;
+  window.fetch = async (...request) => {
+    most = Math.max(most, open += 1);
+    const answer = await fetch(...request);
+    for (let wait = 0; wait < 10; wait += 1) await soon();
+    open -= 1;
+    return answer;
+  };
+  const prose = new Prose();
+  log.append(prose.element);
+  for (const piece of pieces) {
+    prose.append(piece);
+    await soon();
+  }
+  prose.finish();
+  while (open || prose.parsed < prose.text.length) await soon();
+  return [most, [...prose.element.children].map((block) => block.textContent)];
+}"""
+
+
+async def test_a_growing_text_is_read_once_at_a_time(browser: Any) -> None:
+    """An older answer that comes after a newer one would show a part of the text twice."""
+    async with serving(Agent(ScriptedModel("Hello."))) as (_, url):
+        page = await page_of(browser, url)
+        await page.open()
+        await page.page.locator("#empty").wait_for()
+        pieces = [f"Paragraph {number}." for number in range(40)]
+        assert await page.page.evaluate(READS, [f"{each}\n\n" for each in pieces]) == [1, pieces]
+        page.assert_clean()

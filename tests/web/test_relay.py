@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import re
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -22,15 +23,16 @@ from tests.web.test_site import Gate, answer_of, asked, asking, native, request_
 
 from hookline import Agent, MemoryStore
 from hookline.errors import OverloadedError, StoreError, UsageError
-from hookline.events import ChatAborted, ChatDone, ChatStarted, ToolCallFinished
+from hookline.events import ChatAborted, ChatDone, ChatStarted, ErrorInfo, ToolCallFinished
 from hookline.hooks import retry
 from hookline.testing import ScriptedModel, Turn, call
 from hookline.web import Caps, Site, app
 from hookline.web._runs.header import SHARED_BYTES
 from hookline.web.relay import RedisRelay
 from hookline.web.relay._link import Link
-from hookline.web.relay._redis import Names, connect
+from hookline.web.relay._redis import SILENCE, Names, connect
 from hookline.web.relay._remote.run import RemoteRun
+from hookline.web.relay._writer import PARTITIONS
 
 PROTOCOLS = ("native", "ai-sdk", "ag-ui")
 EACH = pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -464,6 +466,64 @@ async def test_a_stream_that_is_trimmed_cannot_be_replayed(prefix: str) -> None:
         assert (await reading).content.split(b"\n\n")[1:] == whole[kept + 2 :]
 
 
+async def test_an_answer_of_more_entries_than_the_stream_holds_goes_on_for_its_reader(
+    prefix: str,
+) -> None:
+    """A new reader has the messages."""
+    steps = Steps()
+    agent = Agent(ScriptedModel("x" * 1000, chunk=1, delay=steps))
+    async with workers(agent, prefix, 3, relaying={"max_entries": 10}) as (a, b, c):
+        first = asyncio.create_task(a.http.post("/native", json=request_of("native", "hi")))
+        await begun(a)
+        await a.relay._writer.flush()
+        reading = asyncio.create_task(b.http.get("/native/c1/stream"))
+        followed = await followed_by(b)
+        for number in range(5, 995, 5):
+            steps.let(5)
+            await eventually(lambda number=number: followed.log.number >= number)
+        assert (await c.http.get("/native/c1/stream")).status_code == 204
+        assert (await c.http.get("/native/c1/messages")).json()["running"] is True
+        steps.let()
+        whole = (await first).content
+        assert (await reading).content == whole
+        assert text_of("native", whole) == "x" * 1000
+
+
+async def test_the_process_that_shows_an_error_writes_its_text(prefix: str) -> None:
+    """Redis has the text of the exception, and no browser gets it."""
+    errors: list[str] = []
+
+    def describe(error: ErrorInfo) -> str:
+        errors.append(error.message)
+        return "It broke."
+
+    gate = Gate()
+
+    async def fails() -> str:
+        """Fail."""
+        await gate()
+        raise OSError("secret")
+
+    agent = Agent(ScriptedModel([call("fails")], "Sorry."), tools=[fails])
+    async with (
+        workers(agent, prefix, describe_error=describe) as (a, b),
+        redis.asyncio.Redis.from_url(need_redis()) as raw,
+    ):
+        first = asyncio.create_task(a.http.post("/native", json=request_of("native", "hi")))
+        await begun(a)
+        await a.relay._writer.flush()
+        reading = asyncio.create_task(b.http.get("/native/c1/stream"))
+        await followed_by(b)
+        gate.open.set()
+        for answer in (await first, await reading):
+            assert b"It broke." in answer.content
+            assert b"secret" not in answer.content
+        assert errors == ["secret", "secret"]
+        await a.relay._writer.flush()
+        run = a.site.runs._live["owner/c1"].header.run
+        assert "secret" in str(await raw.xrange(Names(prefix).log("owner/c1", run)))
+
+
 async def test_a_run_whose_process_is_gone_is_told_to_reload(prefix: str) -> None:
     steps = Steps(6)
     agent = Agent(ScriptedModel(TEXT, "Again.", chunk=5, delay=steps))
@@ -577,6 +637,9 @@ async def test_what_waits_for_redis_is_bounded(tmp_path: Path) -> None:
             await begun(a, entries=4)
             await a.relay._writer.flush()
             server.kill()
+            steps.let(36)
+            await eventually(lambda: a.relay._writer.given_up == 1)  # and not only at the end
+            assert not first.done()
             steps.let()
             assert text_of("native", (await first).content) == TEXT
             assert a.relay._writer.given_up == 1
@@ -612,6 +675,12 @@ async def test_a_redis_that_is_not_there_is_an_error_at_the_start(tmp_path: Path
     await site({"type": "lifespan"}, receive, send)
     assert sent[0]["type"] == "lifespan.startup.failed"
     assert "secret" not in sent[0]["message"]
+
+
+@pytest.mark.parametrize(("options", "seconds"), [("", SILENCE), ("?socket_timeout=10", 10)])
+def test_the_address_says_how_long_redis_may_be_silent(options: str, seconds: float) -> None:
+    pool = connect(f"redis://127.0.0.1/0{options}").connection_pool
+    assert pool.connection_kwargs["socket_timeout"] == seconds
 
 
 @pytest.mark.parametrize("url", ["http://user:secret@host", "secret", "redis://[secret"])
@@ -808,6 +877,29 @@ async def test_an_observer_that_begins_now_has_nothing_of_before(prefix: str) ->
             async with asyncio.timeout(20):
                 await collect(observer, 1, seen)
         assert seen[0].event.response.text == "Two."
+
+
+async def test_events_for_observers_are_kept_for_a_time_that_can_be_chosen(prefix: str) -> None:
+    agent = Agent(ScriptedModel("Hello."))
+    async with (
+        workers(agent, prefix, relaying={"observer_ttl": 3600.0}) as (a, _),
+        redis.asyncio.Redis.from_url(need_redis()) as raw,
+    ):
+        now = int(1000 * time.time())
+        streams = [Names(prefix).events(partition) for partition in range(PARTITIONS)]
+        pipe = raw.pipeline()
+        for stream in streams:
+            for text, age in (("old", 7_200_000), ("new", 1_800_000)):
+                for number in range(300):
+                    pipe.xadd(stream, {"e": text}, id=f"{now - age}-{number}")
+        await pipe.execute()
+        await a.http.post("/native", json=request_of("native", "hi"))
+        await a.relay._writer.flush()
+        (stream,) = [each for each in streams if await raw.ttl(each) > 0]
+        assert await raw.ttl(stream) <= 3600
+        entries: Any = [fields for _, fields in await raw.xrange(stream)]
+        assert entries.count({b"e": b"old"}) < 100  # Redis removes a block at once
+        assert entries.count({b"e": b"new"}) == 300
 
 
 def test_bad_observers_are_refused() -> None:

@@ -120,6 +120,14 @@ async def test_it_serves_the_page_and_an_answer(tmp_path: Path) -> None:
             await process.wait()
 
 
+async def test_only_this_machine_is_served_unless_an_address_is_named(tmp_path: Path) -> None:
+    """All of 127.0.0.0/8 is this machine: another address of it stands for that of its network."""
+    async with served(tmp_path) as (_, url, _), httpx.AsyncClient() as http:
+        assert (await http.get(url)).status_code == 200
+        with pytest.raises(httpx.ConnectError):
+            await http.get(url.replace("127.0.0.1", "127.0.0.2"))
+
+
 @pytest.mark.parametrize("more", [(), ("--reload",)], ids=["here", "in another process"])
 async def test_each_chat_gets_deps_of_its_own(tmp_path: Path, more: tuple[str, ...]) -> None:
     options = ("--deps", "demo:customer", *more)

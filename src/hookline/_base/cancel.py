@@ -102,6 +102,19 @@ async def finished(work: Awaitable[T]) -> T:
     return value
 
 
+class _Write(asyncio.Task[T]):
+    """A task that its event loop does not cancel when it closes, but waits for."""
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        # A loop that closes cancels all tasks while it does not run; time limits do while it runs.
+        return self.get_loop().is_running() and super().cancel(msg)
+
+
+async def finish_write(write: Coroutine[Any, Any, T]) -> T:
+    """Finish a write to a store, as `finished` does, even if the event loop closes."""
+    return await finished(_Write(write, loop=asyncio.get_running_loop()))
+
+
 # ── time limits ─────────────────────────────────────────────────────────────────────────────
 
 

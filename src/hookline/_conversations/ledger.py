@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from hookline._base.cancel import being_cancelled, finished, shielded, spawn
+from hookline._base.cancel import being_cancelled, finish_write, finished, shielded, spawn
 from hookline._base.errors import ConversationConflictError, UsageError
 from hookline._base.log import log_throw
 from hookline._base.messages import Message
@@ -116,7 +116,7 @@ class Ledger:
         if owner is None:
             return
         try:
-            await finished(self._release(owner, heart))
+            await finish_write(self._release(owner, heart))
         except Exception as exc:
             log_throw(f"conversation {self.id!r}: its lease was not released", exc)
 

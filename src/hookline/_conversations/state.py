@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
-from hookline._base.cancel import finished
+from hookline._base.cancel import finish_write
 from hookline._base.errors import ConversationBusyError, ConversationConflictError, UsageError
 from hookline._base.forks import lock_for_forks
 from hookline._base.lists import as_tuple
@@ -328,7 +328,7 @@ class ConversationState:
             self._pending, self._claim = None, claim
         else:
             async with self.ledger.turn:
-                await finished(self._put_claim(claim))
+                await finish_write(self._put_claim(claim))
 
     async def _put_claim(self, claim: PendingStep) -> None:
         before = self._pending, self._claim
@@ -432,7 +432,7 @@ class ConversationState:
                 self.items.append(message)
                 on_written()
             else:
-                await finished(self._write(message, on_written))
+                await finish_write(self._write(message, on_written))
 
     async def _write(self, message: Message, on_written: Callable[[], None]) -> None:
         await self._put(message)
@@ -442,7 +442,7 @@ class ConversationState:
         """Write pending changes to the store, even if the task is cancelled during the write."""
         if self.ledger is not None:
             async with self.ledger.turn:
-                await finished(self._put())
+                await finish_write(self._put())
 
     async def _put(self, *more: Message) -> None:
         """Write pending changes and these messages to the store, then append the messages."""
@@ -466,7 +466,7 @@ class ConversationState:
             self._replace(message)
         else:
             async with self.ledger.turn:
-                await finished(self._update(self.ledger, message))
+                await finish_write(self._update(self.ledger, message))
 
     def _is_unwritten(self, id: str) -> bool:
         """Return whether a message waits for the first message of the answer that replaces one."""

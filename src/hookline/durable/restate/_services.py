@@ -199,10 +199,14 @@ async def _live(
             if journal.halted:
                 raise
             came_to = exc
+        name = "done" if isinstance(came_to, Response) else type(came_to).__name__
+        logger.info("durable chat %s ended: %s", id, name)
         return encode_outcome(id, came_to)
 
     try:
         journal = await Journal.open(id, log)
+        verb = "began" if journal.number == 1 else "continues"
+        logger.info("durable chat %s %s: life %d", id, verb, journal.number)
         journal.receive = log.messages.receive
         task = asyncio.ensure_future(chat(journal))
         lives.add(journal)

@@ -14,6 +14,7 @@ chat that only waits.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Coroutine, Generator
 from datetime import timedelta
@@ -32,6 +33,7 @@ from hookline.durable.restate._journal import MESSAGES, is_batch, mark
 from hookline.durable.restate._messages import Messages
 from hookline.runtimes import Batch, Halted, Journal, Line
 
+logger = logging.getLogger("hookline.durable")
 _bytes: Final = BytesSerde()
 _options: Final[RunOptions[bytes]] = RunOptions(serde=_bytes)
 _batch: Final = msgspec.json.Decoder(Batch)
@@ -181,6 +183,8 @@ class WorkflowLog:
                     data = await lane
                     lane = self.open_step = None
                     rests = not data and not self._open()
+                    if rests:
+                        logger.info("durable chat %s waits for an answer", self._context.key())
                     await self._wrote(data, journal)
         except BaseException:
             self._halt(journal, chat)
