@@ -107,14 +107,22 @@ async def test_rules_go_before_the_mode(hands, folder, sandbox):
 # ── the guard ───────────────────────────────────────────────────────────────────────────────
 
 
-async def test_no_chat_leaves_the_guard_out(workspace):
-    workspace = workspace(rules=Rules(deny=["read(.env)"]))
-    agent = Agent(
-        ScriptedModel(ToolCall(id="1", name="read", arguments={"path": ".env"}), "done"),
-        plugins=[workspace],
-    )
+async def test_no_chat_leaves_the_guard_out(workspace, folder):
+    workspace = workspace(mode="ask")
+    write = ToolCall(id="1", name="write", arguments={"path": "a.txt", "text": ""})
+    agent = Agent(ScriptedModel(write, "done"), scopes=workspace.scopes, hooks=workspace.hooks)
     response = await agent.chat("go", only_hooks=[])
-    assert response.tool_results[0].outcome == "denied"
+    assert "needs an approval" in response.tool_results[0].text
+    assert list(folder.iterdir()) == []
+
+
+async def test_a_guard_that_fails_denies_the_call(hands, folder, monkeypatch):
+    def fail(self, tool, names):
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(Rules, "for_paths", fail)
+    message = await hands()("list")
+    assert message.outcome == "denied"
 
 
 @pytest.mark.parametrize("change", ["approver", "wrapper", "hook"])
@@ -192,12 +200,13 @@ async def test_every_act_of_a_tool_passes_the_hooks(hands, folder, sandbox):
 
 
 async def test_a_sub_agent_has_the_guard(workspace, folder):
-    workspace = workspace(rules=Rules(deny=["read(.env)"]))
-    (folder / ".env").write_text("SECRET")
+    workspace = workspace(mode="ask")
     child = Agent(
-        ScriptedModel(ToolCall(id="1", name="read", arguments={"path": ".env"}), "done"),
+        ScriptedModel(
+            ToolCall(id="1", name="write", arguments={"path": "a.txt", "text": ""}), "done"
+        ),
         name="child",
-        tools=[tools_of(workspace)["read"]],
+        tools=[tools_of(workspace)["write"]],
     )
     parent = Agent(
         ScriptedModel(ToolCall(id="1", name="child", arguments={"input": "go"}), "done"),
@@ -209,7 +218,8 @@ async def test_a_sub_agent_has_the_guard(workspace, folder):
     await parent.chat("go")
     texts = [message.text for message in seen if message.role == "tool"]
     assert len(texts) == 1
-    assert "Denied" in texts[0]
+    assert "needs an approval" in texts[0]
+    assert list(folder.iterdir()) == []
 
 
 # ── approvals ───────────────────────────────────────────────────────────────────────────────
