@@ -446,7 +446,7 @@ async def test_a_command_that_makes_3000_folders_stops_nothing(hands, folder, sa
         await hands.text("list")
         assert "a.txt" in await hands.text("glob", pattern="a.*")
     finally:
-        subprocess.run(["rm", "-rf", folder], check=True)
+        await asyncio.to_thread(subprocess.run, ["rm", "-rf", folder], check=True)
 
 
 # ── snapshots ───────────────────────────────────────────────────────────────────────────────
