@@ -414,11 +414,11 @@ async def test_a_request_for_a_host_that_is_not_served_is_refused(
     ("details", "lines"),
     [
         ({"kind": "diff", "path": "a", "text": "-old\n+new\u202e\n"}, ["-old", "+new\\u202e"]),
-        ({"kind": "command", "text": "ls\x1b", "cwd": "."}, ['{"text": "ls\\u001b", "cwd": "."}']),
-        ({"kind": "other"}, []),
+        ({"kind": "command", "text": "ls\x1b"}, ['{"kind": "command", "text": "ls\\u001b"}']),
+        ({"kind": "diff"}, ['{"kind": "diff"}']),
         (None, []),
     ],
-    ids=["diff", "command", "nothing", "none"],
+    ids=["diff", "command", "no text", "none"],
 )
 async def test_a_clients_user_sees_the_details_of_a_question(
     mode: str, details: dict[str, str] | None, lines: list[str]

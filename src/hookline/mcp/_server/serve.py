@@ -306,22 +306,14 @@ def _nobody(request: ApprovalRequest, run: Run[Any]) -> Decision:
 
 def _question_text(request: ApprovalRequest) -> str:
     """Return the question for the client's user, with its details and the complete call."""
-    # Each line of a prompt stays a line; hidden characters are shown as their numbers.
     lines = [strict(line) for prompt in request.prompts for line in prompt.split("\n")]
-    lines += [line for details in request.details if details for line in _details_lines(details)]
+    for data in filter(None, request.details):
+        text = data.get("text") if data.get("kind") == "diff" else None
+        lines += map(strict, str(text or json.dumps(data, ensure_ascii=False)).strip().split("\n"))
     if request.schema is None:
         arguments = json.dumps(request.call.arguments, ensure_ascii=False)
         lines.append(f"{request.call.name} {strict(arguments)}")
     return "\n".join(lines)
-
-
-def _details_lines(details: Mapping[str, Any]) -> list[str]:
-    """Return the data of a question: a difference by its lines, other data as JSON."""
-    text = details.get("text")
-    if details.get("kind") == "diff" and isinstance(text, str):
-        return [strict(line) for line in text.rstrip("\n").split("\n")]
-    data = {name: value for name, value in details.items() if name != "kind"}
-    return [strict(json.dumps(data, ensure_ascii=False))] if data else []
 
 
 def _id(who: str, conversation: str) -> str:
