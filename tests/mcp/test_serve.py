@@ -410,6 +410,35 @@ async def test_a_request_for_a_host_that_is_not_served_is_refused(
 
 
 @MODES
+@pytest.mark.parametrize(
+    ("details", "lines"),
+    [
+        ({"kind": "diff", "path": "a", "text": "-old\n+new\u202e\n"}, ["-old", "+new\\u202e"]),
+        ({"kind": "command", "text": "ls\x1b"}, ['{"kind": "command", "text": "ls\\u001b"}']),
+        ({"kind": "diff"}, ['{"kind": "diff"}']),
+        (None, []),
+    ],
+    ids=["diff", "command", "no text", "none"],
+)
+async def test_a_clients_user_sees_the_details_of_a_question(
+    mode: str, details: dict[str, str] | None, lines: list[str]
+) -> None:
+    @tool
+    def send() -> str:
+        """Send money."""
+        return "sent"
+
+    bank = Bank(call("send"), "done")
+    agent = Agent(bank.model, tools=[send], name="bank")
+    agent.add_hook("preToolCall", lambda ctx: Ask("Sure?", details=details))
+    bank.agent = agent
+    async with client_of(bank, mode, answer=YES) as (client, asked):
+        await client.call_tool("chat", {"message": "hi"})
+    [question] = asked
+    assert question.split("\n")[:-1] == ["Sure?", *lines]
+
+
+@MODES
 async def test_a_clients_user_sees_the_hidden_characters_of_a_question(mode: str) -> None:
     to = "evil\u202emoc.knab\u200b\x1b[2J"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hookline import Agent, Approve, Conversation, Deny, Scope, Tool, ToolResult, tool
 from hookline.errors import UsageError
-from hookline.hooks import allow_tools, approve, deny_commands
+from hookline.hooks import allow_tools, approve, deny_commands, runs_command
 from hookline.hooks._guards.shell_commands import command_of, runs
 from hookline.testing import ScriptedModel, call, raw_call
 
@@ -289,6 +289,13 @@ def test_any_text_is_read_without_failing_and_what_a_shell_sees_is_found(text):
         return
     if words and words[0] == "rm" and "-rf" in words[1:]:
         assert found
+
+
+def test_a_line_can_be_searched_for_a_command():
+    assert runs_command("cd x && git -C y push", "git push")
+    assert not runs_command("git status && echo 'do not push'", "git push")
+    with pytest.raises(UsageError):
+        runs_command("ls", "")
 
 
 async def test_every_string_of_the_arguments_is_looked_at():

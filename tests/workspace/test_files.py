@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import re
+import socket
 import threading
 
 import pytest
@@ -40,6 +41,7 @@ LINKS = {
     "root": "/",
     "proc": "/proc/self/root",
     "self": "/proc/self/cwd",
+    "device": "/dev/zero",
 }
 OUTSIDE = [
     "../outside.txt",
@@ -52,6 +54,8 @@ OUTSIDE = [
     *LINKS,
     "root/etc/passwd",
     "proc/etc/passwd",
+    "/proc/self/root/etc/passwd",
+    "/proc/self/fd/0",
     "up/",
 ]
 
@@ -104,7 +108,7 @@ def test_a_path_beneath_is_read_wherever_it_comes_from(root, folder, path):
 
 @EACH_WAY
 @pytest.mark.parametrize(
-    "path", ["\uff0e\uff0e/outside.txt", "~/x", "~", "output:../../x", "$HOME"]
+    "path", ["\uff0e\uff0e/outside.txt", "~/x", "~", "output:../../x", "$HOME", "a\nb", "..\n/x"]
 )
 def test_names_that_only_look_special_are_names(root, path):
     from hookline.workspace import MissingError
@@ -116,7 +120,9 @@ def test_names_that_only_look_special_are_names(root, path):
 @EACH_WAY
 def test_a_pipe_does_not_block_and_a_folder_is_none(root, folder):
     os.mkfifo(folder / "pipe")
-    for path in ("pipe", "."):
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "socket"))
+    for path in ("pipe", "socket", "."):
         with pytest.raises(NotAFileError):
             root.read(path)
 
@@ -229,17 +235,34 @@ def test_a_link_stays_and_its_file_is_written(root, folder):
 
 def test_a_hard_link_is_broken_and_not_written_through(root, folder):
     os.link(folder.parent / "outside.txt", folder / "hard.txt")
+    assert root.read("hard.txt").data == b"OUTSIDE"  # the user has put it into the workspace
     replace(root, "hard.txt", b"new", expect=digest(b"OUTSIDE"))
     assert (folder.parent / "outside.txt").read_text() == "OUTSIDE"
 
 
-@pytest.mark.parametrize("path", ["pipe/x", "up/x", "../x", "pipe", "."])
+@EACH_WAY
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("pipe/x", "up/x", "../x", "pipe", ".", "dangling", "chain", "up/new/x", "absolute/x"),
+        *("/x", "/workspace/../x", "sub/../../x", "loop/x"),
+    ],
+)
 def test_no_file_is_made_outside_or_in_what_is_no_folder(root, folder, path):
+    (folder / "sub").mkdir()
     os.mkfifo(folder / "pipe")
-    os.symlink("..", folder / "up")
+    for name, target in {
+        "up": "..",
+        "dangling": "../x",
+        "chain": "dangling",
+        "absolute": folder.parent,
+        "loop": "loop",
+    }.items():
+        os.symlink(target, folder / name)
     with pytest.raises((OutsideError, NotAFileError)):
         replace(root, path, b"x", expect=None)
-    assert not (folder.parent / "x").exists()
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["outside.txt", "project"]
+    assert not os.path.exists("/x")
 
 
 async def test_write_and_edit_say_what_they_did(hands, folder):
@@ -479,6 +502,32 @@ async def test_search_finds_nothing_outside_and_runs_nothing(hands, folder, argu
     text = (await hands()("grep", **arguments)).text
     assert "OUTSIDE" not in text.replace("OUTSIDE'", "")
     assert "uid=" not in text
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("list", {"path": ".."}),
+        ("list", {"path": "up"}),
+        ("list", {"path": "/etc"}),
+        ("list", {"path": "up/project/.."}),
+        ("glob", {"pattern": "../*"}),
+        ("glob", {"pattern": "*", "path": ".."}),
+        ("glob", {"pattern": "*", "path": "up"}),
+        ("glob", {"pattern": "/etc/*"}),
+        ("read", {"path": "output:../../outside.txt"}),
+        ("read", {"path": "output:0123456789abcdef/../../../outside.txt"}),
+    ],
+    ids=str,
+)
+async def test_no_tool_lists_or_pages_what_is_outside(hands, folder, tool, arguments, sandbox):
+    os.symlink("..", folder / "up")
+    text = (await hands()(tool, **arguments)).text.lower()
+    assert "outside\n" not in text
+    assert "passwd" not in text
+    for path in arguments.values():
+        text = text.replace(path, "")
+    assert "outside.txt" not in text
 
 
 async def test_search_says_what_is_wrong_with_a_pattern(hands, folder):

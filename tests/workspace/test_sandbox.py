@@ -2,6 +2,9 @@
 
 import asyncio
 import os
+import pty
+import traceback
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -134,6 +137,46 @@ async def test_the_suite_finds_what_is_left_out(mutation, name, sandbox, monkeyp
     mutation(monkeypatch)
     with pytest.raises(AssertionError):
         await attack(name).run(sandbox)
+
+
+async def test_each_namespace_is_its_own(sandbox, view):
+    line = "cd /proc/self/ns; for name in *; do echo $name $(readlink $name); done"
+    text, _ = await output_of(await sandbox.start(line, view, CommandLimits()))
+    inside = dict(row.split() for row in text.splitlines())
+    for name in ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts"):
+        assert inside[name] != os.readlink(f"/proc/self/ns/{name}"), name
+
+
+async def test_without_the_filter_there_are_no_user_namespaces_either(sandbox, view, monkeypatch):
+    monkeypatch.setattr(module, "program", lambda: None)
+    job = await sandbox.start("unshare -U true && echo made", view, CommandLimits())
+    text, status = await output_of(job)
+    assert "made" not in text
+    assert status == 1
+
+
+async def test_a_signal_to_its_process_group_stays_in_the_sandbox(sandbox, view):
+    line = "trap '' TERM; kill 0; sleep 0.3; echo end"
+    assert await output_of(await sandbox.start(line, view, CommandLimits())) == ("end\n", 0)
+
+
+def test_a_command_cannot_reach_the_terminal_of_this_program():
+    pid, terminal = pty.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.close(os.open("/dev/tty", os.O_RDWR))  # this process has one
+            asyncio.run(attack("privileges-terminal").run(Bwrap()))
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    with suppress(OSError):  # the end of a terminal
+        while os.read(terminal, 4096):
+            pass
+    os.close(terminal)
+    assert os.waitpid(pid, 0)[1] == 0
 
 
 async def test_the_suite_finds_that_there_is_no_sandbox():

@@ -107,21 +107,32 @@ async def test_rules_go_before_the_mode(hands, folder, sandbox):
 # ── the guard ───────────────────────────────────────────────────────────────────────────────
 
 
-async def test_no_chat_leaves_the_guard_out(workspace):
-    workspace = workspace(rules=Rules(deny=["read(.env)"]))
-    agent = Agent(
-        ScriptedModel(ToolCall(id="1", name="read", arguments={"path": ".env"}), "done"),
-        plugins=[workspace],
-    )
+async def test_no_chat_leaves_the_guard_out(workspace, folder):
+    workspace = workspace(mode="ask")
+    write = ToolCall(id="1", name="write", arguments={"path": "a.txt", "text": ""})
+    agent = Agent(ScriptedModel(write, "done"), scopes=workspace.scopes, hooks=workspace.hooks)
     response = await agent.chat("go", only_hooks=[])
-    assert response.tool_results[0].outcome == "denied"
+    assert "needs an approval" in response.tool_results[0].text
+    assert list(folder.iterdir()) == []
+
+
+async def test_a_guard_that_fails_denies_the_call(hands, folder, monkeypatch):
+    def fail(self, tool, names):
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(Rules, "for_paths", fail)
+    message = await hands()("list")
+    assert message.outcome == "denied"
 
 
 @pytest.mark.parametrize("change", ["approver", "wrapper", "hook"])
-async def test_what_is_changed_after_the_guard_is_looked_at_again(hands, folder, change):
+@pytest.mark.parametrize(("path", "reason"), [(".env", "Denied"), (".git/config", "Protected")])
+async def test_what_is_changed_after_the_guard_is_looked_at_again(
+    hands, folder, change, path, reason
+):
     """The guard has seen a harmless path; another one is put in its place."""
     (folder / ".git").mkdir()
-    other = {"path": ".env", "text": "evil"}
+    other = {"path": path, "text": "evil"}
     hands = hands(
         mode="edits" if change == "wrapper" else "ask",
         rules=Rules(deny=["edit(.env)"]),
@@ -138,8 +149,8 @@ async def test_what_is_changed_after_the_guard_is_looked_at_again(hands, folder,
 
     extra = {"approver": [], "wrapper": [wrap], "hook": [swap]}[change]
     hands.workspace.hooks = (*hands.workspace.hooks, *extra)
-    assert "Denied" in await hands.error("write", path="a.txt", text="x")
-    assert not (folder / ".env").exists()
+    assert reason in await hands.error("write", path="a.txt", text="x")
+    assert not (folder / path).exists()
 
 
 async def test_a_hook_of_three_lines_refuses_a_path_for_all_tools_and_for_bash(
@@ -192,12 +203,13 @@ async def test_every_act_of_a_tool_passes_the_hooks(hands, folder, sandbox):
 
 
 async def test_a_sub_agent_has_the_guard(workspace, folder):
-    workspace = workspace(rules=Rules(deny=["read(.env)"]))
-    (folder / ".env").write_text("SECRET")
+    workspace = workspace(mode="ask")
     child = Agent(
-        ScriptedModel(ToolCall(id="1", name="read", arguments={"path": ".env"}), "done"),
+        ScriptedModel(
+            ToolCall(id="1", name="write", arguments={"path": "a.txt", "text": ""}), "done"
+        ),
         name="child",
-        tools=[tools_of(workspace)["read"]],
+        tools=[tools_of(workspace)["write"]],
     )
     parent = Agent(
         ScriptedModel(ToolCall(id="1", name="child", arguments={"input": "go"}), "done"),
@@ -209,7 +221,8 @@ async def test_a_sub_agent_has_the_guard(workspace, folder):
     await parent.chat("go")
     texts = [message.text for message in seen if message.role == "tool"]
     assert len(texts) == 1
-    assert "Denied" in texts[0]
+    assert "needs an approval" in texts[0]
+    assert list(folder.iterdir()) == []
 
 
 # ── approvals ───────────────────────────────────────────────────────────────────────────────
@@ -377,16 +390,63 @@ async def test_an_aborted_chat_leaves_no_process(workspace, sandbox):
         async for event in stream:
             if type(event).__name__ == "Status" and event.type == "output":
                 break
-    for _ in range(1000):
-        if "273" not in _sleeping():
-            break
-        await asyncio.sleep(0.01)
-    assert "273" not in _sleeping()
+    assert await _ended("273")
+
+
+async def _ended(seconds):
+    """Whether the command that sleeps for so long ends soon."""
+    for _ in range(100):
+        if seconds not in _sleeping():
+            return True
+        await asyncio.sleep(0.05)
+    return False
 
 
 def _sleeping():
     out = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     return [line.split()[-1] for line in out.splitlines() if line.startswith("sleep")]
+
+
+async def test_a_command_changes_nothing_for_the_next_one(hands, folder, sandbox):
+    """Neither start files and variables of a shell, nor libraries, nor what /tmp has."""
+    hands = hands()
+    await hands.text(
+        "bash",
+        command="echo 'echo EVIL' | tee .bashrc .bash_profile .profile ~/.bashrc ~/.profile; "
+        "export BASH_ENV=/workspace/.bashrc ENV=/workspace/.bashrc; touch /tmp/x evil.so; "
+        "export LD_PRELOAD=/workspace/evil.so; echo /workspace/evil.so > /etc/ld.so.preload",
+    )
+    line = "env | grep -E 'BASH_ENV|^ENV|LD_'; ls -A /tmp; ls /etc/ld.so.preload 2>/dev/null; true"
+    assert await hands.text("bash", command=line) == "[exit 0]"
+
+
+async def test_a_command_ends_if_its_workspace_is_closed(workspace, sandbox):
+    workspace = workspace(limits=CommandLimits(seconds=40))
+    call = ToolCall(id="1", name="bash", arguments={"command": "echo begun; sleep 275"})
+    agent = Agent(ScriptedModel(call, "done"), scopes=workspace.scopes, hooks=workspace.hooks)
+    async with agent.chat_stream("go") as stream:
+        async for event in stream:
+            if type(event).__name__ == "Status" and event.type == "output":
+                await workspace.aclose()
+                assert await _ended("275")
+    assert stream.response.tool_results[0].outcome != "ok"
+
+
+@pytest.mark.parametrize("shape", ["wide", "deep"])
+async def test_a_command_that_makes_3000_folders_stops_nothing(hands, folder, sandbox, shape):
+    hands = hands(limits=CommandLimits(seconds=20))
+    step = {"wide": "os.mkdir(str(n))", "deep": "os.mkdir('n'); os.chdir('n')"}[shape]
+    lines = ["import os", "for n in range(3000):", f"    {step}", "os.mkdir('.vscode')"]
+    (folder / "make.py").write_text("\n".join(lines))
+    try:
+        assert "[exit 0]" in await hands.text("bash", command="python3 make.py")
+        assert "made" in await hands.text("bash", command="mkdir .idea; echo made")
+        assert not (folder / ".idea").exists()
+        await hands.text("write", path="a.txt", text="x")
+        await hands.text("list")
+        assert "a.txt" in await hands.text("glob", pattern="a.*")
+    finally:
+        await asyncio.to_thread(subprocess.run, ["rm", "-rf", folder], check=True)
 
 
 # ── snapshots ───────────────────────────────────────────────────────────────────────────────

@@ -47,9 +47,6 @@ class Guard:
             priority=PRIORITY,
             on_error="deny",
             tools=tools,
-            inherit=True,
-            required=True,
-            guard=True,
         )
 
     async def decide(self, ctx: PreToolCall[Any]) -> _Answer:

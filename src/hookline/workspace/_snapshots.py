@@ -2,7 +2,8 @@
 
 A snapshot is a list of paths, modes and digests; the contents are stored once each, outside of the
 workspace. Files that are ignored, denied or protected are not part of it, and neither are files
-above the size that the tools write. Without ripgrep there are no snapshots.
+above the size that the tools write. Without ripgrep there are no snapshots. The first snapshot of a
+workspace's life, and some later ones, remove the contents that no snapshot has any more.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import stat
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,11 +25,12 @@ from hookline.workspace._errors import MissingError
 from hookline.workspace._files.access import Access
 from hookline.workspace._files.diff import diff
 from hookline.workspace._files.openat import O_PATH
-from hookline.workspace._files.replace import replace
+from hookline.workspace._files.replace import is_temporary, replace
 from hookline.workspace._files.root import MAX_BYTES
 from hookline.workspace._files.text import decode
 from hookline.workspace._sandbox.bwrap import INSTALL
 from hookline.workspace._sandbox.commands import Commands
+from hookline.workspace._tools.outputs import keep_latest
 from hookline.workspace._tools.search import found_files
 
 MOST: Final = 50_000
@@ -38,6 +40,10 @@ MAX_SNAPSHOTS: Final = 50
 MAX_CHANGES: Final = 100
 """The most changed files of a command that are reported."""
 _MAX_DIFFS: Final = 200_000
+_UNUSED: Final = 86_400
+"""The seconds for which a content stays that no snapshot has: a running command may need it."""
+_ABANDONED: Final = 600
+"""The seconds after which the temporary file of a change belongs to a program that was killed."""
 Files = dict[str, tuple[str, int]]
 """The digest and the mode of each file, by its path."""
 
@@ -65,6 +71,7 @@ class Snapshots:
         self._lock = asyncio.Lock()
         self._digests: dict[str, tuple[tuple[int, ...], str]] = {}
         self._steps: dict[tuple[str, int], None] = {}
+        self._count = 0
 
     async def before_change(self, run: Run[Any]) -> None:
         """Take a snapshot, if this is the first change of the step."""
@@ -85,6 +92,7 @@ class Snapshots:
                 label = f"before step {run.iteration} of chat {run.chat_id}"
                 await asyncio.to_thread(self._store, label, files)
                 self._steps[step] = None
+                await asyncio.to_thread(self._clear, files)
         return files
 
     async def tell_changes(self, run: Run[Any], before: Files | None) -> None:
@@ -153,32 +161,58 @@ class Snapshots:
         id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{os.urandom(3).hex()}"
         snapshot = Snapshot(id=id, label=label, at=now, files=files)
         folder = self._folder / "snapshots"
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (folder / f"{id}.json").write_bytes(msgspec.json.encode(snapshot))
-        for old in sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime_ns)[
-            :-MAX_SNAPSHOTS
-        ]:
-            old.unlink(missing_ok=True)
+        _write(folder / f"{id}.json", msgspec.json.encode(snapshot))
+        keep_latest(folder, MAX_SNAPSHOTS)
+        if self._count % MAX_SNAPSHOTS == 0:
+            self._sweep()
+        self._count += 1
         return snapshot
+
+    def _sweep(self) -> None:
+        """Remove the contents that no snapshot has, and that were not used for a while."""
+        used = {name for snapshot in self._all() for name, _ in snapshot.files.values()}
+        until = time.time() - _UNUSED
+        for place in (self._folder / "objects").glob("*/*"):
+            with suppress(FileNotFoundError):
+                if place.name not in used and place.stat().st_mtime < until:
+                    place.unlink()
+
+    def _clear(self, files: Files) -> None:
+        """Remove what killed writers have left behind; the snapshot that was just taken has it."""
+        until = time.time() - _ABANDONED
+        for path in [path for path in files if is_temporary(path)]:
+            with suppress(ToolCallError, OSError):
+                with self._handle(path) as fd:
+                    changed_at = os.fstat(fd).st_ctime  # the time of the last rename
+                if changed_at < until:
+                    self._remove(path)
+                    del files[path]
 
     def _entry(self, path: str) -> tuple[str, int]:
         """The digest and the mode of a file; its content is stored if it is new."""
-        root = self._access.root
-        with root.descriptor(path, (O_PATH or os.O_RDONLY) | os.O_NOFOLLOW) as fd:
+        with self._handle(path) as fd:
             info = os.fstat(fd)
         stamp = (info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
         entry = self._digests.get(path)
-        if entry is not None and entry[0] == stamp:
+        if entry is not None and entry[0] == stamp and self._uses(entry[1]):
             return entry[1], stat.S_IMODE(info.st_mode)
-        file = root.read(path, self._access.may_read, MAX_BYTES)
-        place = self._object(file.digest)
-        if not place.exists():
-            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            part = place.with_suffix(f".{os.urandom(4).hex()}")
-            part.write_bytes(file.data)
-            part.replace(place)
+        file = self._access.root.read(path, self._access.may_read, MAX_BYTES)
+        if not self._uses(file.digest):
+            _write(self._object(file.digest), file.data)
         self._digests[path] = (stamp, file.digest)
         return file.digest, stat.S_IMODE(file.mode)
+
+    def _handle(self, path: str) -> AbstractContextManager[int]:
+        return self._access.root.descriptor(path, (O_PATH or os.O_RDONLY) | os.O_NOFOLLOW)
+
+    def _uses(self, name: str) -> bool:
+        """Return whether a content is stored; if it is, it stays for a while."""
+        now = time.time()
+        try:
+            os.utime(self._object(name), (now, now))
+        except FileNotFoundError:
+            return False
+        return True
 
     def _object(self, name: str) -> Path:
         return self._folder / "objects" / name[:2] / name
@@ -186,10 +220,13 @@ class Snapshots:
     def _load(self, id: str) -> Snapshot:
         path = self._folder / "snapshots" / f"{os.path.basename(id)}.json"
         try:
-            return msgspec.json.decode(path.read_bytes(), type=Snapshot)
+            snapshot = msgspec.json.decode(path.read_bytes(), type=Snapshot)
         except (OSError, msgspec.DecodeError):
             ids = ", ".join(snapshot.id for snapshot in self._all()[-5:]) or "none"
             raise UsageError(f"there is no snapshot {id!r}; use one of the latest: {ids}") from None
+        for name, _ in snapshot.files.values():
+            self._uses(name)  # the next snapshot may take the place of this one
+        return snapshot
 
     def _all(self) -> list[Snapshot]:
         folder = self._folder / "snapshots"
@@ -201,7 +238,7 @@ class Snapshots:
         root, access = self._access.root, self._access
         for path, (name, mode) in snapshot.files.items():
             current = now.files.get(path)
-            if current == (name, mode):
+            if current == (name, mode) or is_temporary(path):
                 continue
             if current is None or current[0] != name:
                 data = self._object(name).read_bytes()
@@ -210,7 +247,8 @@ class Snapshots:
             with root.descriptor(path, os.O_RDONLY | os.O_NOFOLLOW) as fd:
                 os.fchmod(fd, mode & 0o777)
         for path in now.files.keys() - snapshot.files.keys():
-            self._remove(path)
+            if not is_temporary(path):
+                self._remove(path)
 
     def _remove(self, path: str) -> None:
         """Remove a file that the snapshot does not have; its content is in the latest one."""
@@ -237,6 +275,14 @@ class Snapshots:
         except ToolCallError:
             return f"{path} is binary and has changed\n"
         return diff(path, *texts)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file of the state in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = path.with_suffix(f".{os.urandom(4).hex()}")
+    part.write_bytes(data)
+    part.replace(path)
 
 
 def _differ(

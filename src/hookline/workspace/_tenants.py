@@ -73,9 +73,6 @@ class Workspaces:
                 priority=PRIORITY,
                 on_error="deny",
                 tools=[tool.name for tool in tools],
-                inherit=True,
-                required=True,
-                guard=True,
             ),
         )
         """The guard."""

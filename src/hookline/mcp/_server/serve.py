@@ -305,9 +305,11 @@ def _nobody(request: ApprovalRequest, run: Run[Any]) -> Decision:
 
 
 def _question_text(request: ApprovalRequest) -> str:
-    """Return the question for the client's user, with the complete call."""
-    # Each line of a prompt stays a line; hidden characters are shown as their numbers.
+    """Return the question for the client's user, with its details and the complete call."""
     lines = [strict(line) for prompt in request.prompts for line in prompt.split("\n")]
+    for data in filter(None, request.details):
+        text = data.get("text") if data.get("kind") == "diff" else None
+        lines += map(strict, str(text or json.dumps(data, ensure_ascii=False)).strip().split("\n"))
     if request.schema is None:
         arguments = json.dumps(request.call.arguments, ensure_ascii=False)
         lines.append(f"{request.call.name} {strict(arguments)}")

@@ -102,6 +102,8 @@ _NETWORK: Final = (
     _attack("packets", "socket.socket(17, socket.SOCK_RAW)", "EPERM"),
     _attack("kernel crypto", "socket.socket(38, socket.SOCK_SEQPACKET)", "EPERM"),
     _attack("bluetooth", "socket.socket(31, socket.SOCK_RAW)", "EPERM"),
+    ("sockets of services", "find /run /var -type s | grep -c .; echo end", "0\nend"),
+    ("routes", "tail -n +2 /proc/net/route | grep -c .; echo end", "0\nend"),
     ("interfaces", "tail -n +3 /proc/net/dev | grep -vc ' lo:'; echo end", "0\nend"),
     ("own loopback", _python(
         "server = socket.create_server(('127.0.0.1', 0))\n"

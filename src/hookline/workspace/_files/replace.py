@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from contextlib import suppress
 from typing import Final
@@ -23,8 +24,7 @@ from hookline.workspace._errors import (
 from hookline.workspace._files.rename import exchange, rename_new
 from hookline.workspace._files.root import MAX_BYTES, Permit, Root, digest, free
 
-TEMPORARY: Final = ".hookline-"
-"""How the names of temporary files begin."""
+_TEMPORARY: Final = re.compile(r"(?:.*/)?\.hookline-[0-9a-f]{16}", re.DOTALL)
 
 
 def replace(
@@ -39,7 +39,7 @@ def replace(
         raise TooLargeError(
             f"the text has {len(data):,} bytes, more than {MAX_BYTES:,}; write several files"
         )
-    temporary = f"{TEMPORARY}{os.urandom(8).hex()}"
+    temporary = f".hookline-{os.urandom(8).hex()}"
     with root.place(path, make=True, permit=permit) as (folder, name, real):
         permit(real)
         mode = _mode(folder, name, path)
@@ -56,6 +56,11 @@ def replace(
             with suppress(OSError):
                 os.unlink(temporary, dir_fd=folder)
     return digest(data)
+
+
+def is_temporary(path: str) -> bool:
+    """Return whether a file is one that `replace` makes, and leaves behind if it is killed."""
+    return _TEMPORARY.fullmatch(path) is not None
 
 
 def _mode(folder: int, name: str, path: str) -> int:

@@ -26,6 +26,16 @@ def clean(text: str) -> str:
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
+def keep_latest(folder: Path, count: int) -> None:
+    """Remove all but the latest files of a folder. Other threads and programs may do the same."""
+    times: dict[Path, int] = {}
+    for file in folder.iterdir():
+        with suppress(FileNotFoundError):
+            times[file] = file.stat().st_mtime_ns
+    for file in sorted(times, key=times.__getitem__)[:-count]:
+        file.unlink(missing_ok=True)
+
+
 class Outputs:
     """Texts in a folder, each with a handle such as `output:0123456789abcdef`."""
 
@@ -39,10 +49,7 @@ class Outputs:
         path = self._folder / name
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(text.encode("utf-8", "replace"))
-        files = sorted(self._folder.iterdir(), key=lambda file: file.stat().st_mtime_ns)
-        for old in files[:-MAX_OUTPUTS]:
-            with suppress(OSError):
-                old.unlink()
+        keep_latest(self._folder, MAX_OUTPUTS)
         return f"output:{name}"
 
     def read(self, handle: str) -> str | None:

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from hookline import NotRun, Run, Tool
 from hookline.workspace._errors import MissingError
@@ -16,7 +16,10 @@ from hookline.workspace._files.replace import replace
 from hookline.workspace._files.root import digest
 from hookline.workspace._tools.change import NO_FILE, Change, Replacement, check, plan_change
 from hookline.workspace._tools.memory import note_read
+from hookline.workspace._tools.outputs import keep_latest
 
+MAX_CALLS: Final = 200
+"""The number of changes that are remembered, for durable chats that run one of them again."""
 BeforeChange = Callable[[Run[Any]], Awaitable[None]]
 """Called before each change of a file."""
 
@@ -66,6 +69,7 @@ class Writer:
             check(run, change)
             self._calls.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._note(run).write_text(f"{digest(change.data)}\n{change.path}")
+            keep_latest(self._calls, MAX_CALLS)
             expect = None if change.before == NO_FILE else change.before
             access = self._access
             replace(access.root, path, change.data, expect=expect, permit=access.may_write)

@@ -364,8 +364,11 @@ def _interrupt(request: ApprovalRequest, *, may_answer: bool) -> dict[str, Any]:
         "message": "\n".join(request.prompts),
         "responseSchema": ANSWER_SCHEMA,
     }
-    if not may_answer:
-        out["metadata"] = {"hookline": {"approvals": False}}
+    about: dict[str, Any] = {} if may_answer else {"approvals": False}
+    if request.details:
+        about["details"] = request.details
+    if about:
+        out["metadata"] = {"hookline": about}
     if request.expires is not None:
         out["expiresAt"] = datetime.fromtimestamp(request.expires, UTC).isoformat()
     return out
