@@ -67,6 +67,7 @@ class Fork:
             os.chdir(cwd)
             os.environ.clear()
             os.environ.update(env)
+            sys.modules.pop("app", None)  # of another test
             status = main(list(arguments))
         except BaseException:
             traceback.print_exc()

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 from tests.web._browser import page_of, serving
-from tests.web._clients import missing
 from tests.web._server import TOKEN
-from tests.web.test_page_features import AXE, violations
 
 from hookline import Agent, Approve, Ask, MemoryStore
 from hookline.storage import Rule, list_rules
@@ -72,7 +70,7 @@ async def test_remembered_approvals_are_listed_and_revoked(browser: Any) -> None
         assert await list_rules(store) == ()
         await page.page.keyboard.press("Escape")
         await page.page.locator("#show-rules").wait_for(state="hidden")
-        page.assert_clean()
+        await page.assert_sound()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -80,16 +78,14 @@ async def test_remembered_approvals_are_listed_and_revoked(browser: Any) -> None
 async def test_axe_finds_no_violation_in_the_remembered_approvals(
     browser: Any, scheme: str, width: int
 ) -> None:
-    if not AXE.exists():
-        missing("axe-core is not installed: scripts/dev/web-clients")
     store = await remembering("conversation", "always")
     async with serving(till(store), store=store) as (_, url):
         viewport = {"width": width, "height": 800}
-        page = await page_of(browser, url, bypass_csp=True, color_scheme=scheme, viewport=viewport)
+        page = await page_of(browser, url, color_scheme=scheme, viewport=viewport)
         await page.page.goto(f"{url}/#token={TOKEN}&c=c")
         if width == 390:
             await page.page.get_by_role("button", name="Conversations").click()
         await page.page.get_by_role("button", name="Remembered approvals").click()
         await page.sees("in all conversations")
         assert await page.page.evaluate("document.documentElement.scrollWidth") <= width
-        assert await violations(page.page) == []
+        assert await page.violations() == []

@@ -9,7 +9,6 @@ import pytest
 from tests.web._browser import page_of, serving
 from tests.web._server import direct
 from tests.web.test_desk import said
-from tests.web.test_page_features import violations
 
 from hookline import Agent, Limits
 from hookline.testing import ScriptedModel, call
@@ -51,7 +50,7 @@ async def test_the_plan_and_the_changed_files_are_beside_the_chat_and_stay_after
     browser: Any, tmp_path: Path
 ) -> None:
     async with serving(coder(tmp_path)) as (site, url):
-        page = await page_of(browser, url, bypass_csp=True)  # a script would run
+        page = await page_of(browser, url)  # a script would run
         await page.open()
         assert not await page.page.locator("#plan-section, #changed-section").first.is_visible()
         await page.say("The test fails.")
@@ -75,10 +74,10 @@ async def test_the_plan_and_the_changed_files_are_beside_the_chat_and_stay_after
             assert "-    return a - b\n+    return a +\\u202e b\n" in diffs[0]
             assert f"+def add(a, b):  # {HOSTILE}\n" in diffs[1]
             assert await page.page.title() == "coder"
-            assert await violations(page.page) == []
+            assert await page.violations() == []
             await site._routes.timelines.settle()
             await page.page.reload()
-        page.assert_clean()
+        await page.assert_sound()
 
 
 async def test_the_names_of_changed_files_are_stored_even_if_their_differences_do_not_fit(
