@@ -188,7 +188,7 @@ async def test_an_answer_that_comes_while_a_chat_is_put_aside_is_heard(server: S
         assert not await resting
         assert await clients.answer("one", {"q1": '"yes"'}) is None
         signs = await jobs.beat([claim.owner])
-        assert signs == {claim.owner: Signs(None, {"q1": '"yes"'})}
+        assert signs == {claim.owner: Signs(None, {"q1": '"yes"'}, news=True)}
         assert await jobs.rest(claim.id, claim.owner, None, forgive=False)
 
 

@@ -246,7 +246,7 @@ def test_whenever_the_process_is_killed_each_change_is_made_once(
     kills = 0
     while not (base / "texts").exists():
         pid = chat.begin()
-        timer = threading.Timer(source.uniform(0.25, 0.9), os.kill, (pid, signal.SIGKILL))
+        timer = threading.Timer(source.uniform(0.05, 0.35), os.kill, (pid, signal.SIGKILL))
         if kills < 20:
             timer.start()
         _, status = os.waitpid(pid, 0)
