@@ -231,7 +231,6 @@ async def survive(
         await asyncio.wait([done], timeout=random.uniform(1.0, 2.0))
         twice += await answer_all(client, ids)
         await faults.one()
-        workers.revive()
         await what(workers)
     return dict(zip(ids, await done, strict=True)), twice
 
@@ -344,9 +343,10 @@ async def run(engine: Engine, options: argparse.Namespace) -> bool:
         try:
             async with engine.client() as client:
                 faults = Faults(client)
-                found, twice = await survive(client, workers, ids, options, what, faults)
+                # All the time: a request to Restate waits for a worker.
                 reviving = asyncio.create_task(revive(workers))
                 try:
+                    found, twice = await survive(client, workers, ids, options, what, faults)
                     async with asyncio.timeout(LIMIT):
                         others = await faults.judge()
                 finally:

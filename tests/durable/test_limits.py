@@ -176,9 +176,8 @@ async def test_the_death_of_a_worker_that_was_told_to_stop_does_not_count(
     await jobs.aclose()
 
 
+@POLLED
 async def test_a_worker_that_is_told_to_stop_excuses_its_lives(engine: Engine) -> None:
-    if engine.name == "restate":
-        pytest.skip("Restate counts no deaths")
     began = asyncio.Event()
 
     async def work() -> str:

@@ -625,9 +625,12 @@ async def test_an_operator_puts_a_chat_on_restate_in_quarantine_and_retries_it(
     async with engine.worker(agent):
         await client.result(await client.start("Hi."))
     id = await client.start("Hi.")
-    while await client.list(state="running"):  # noqa: ASYNC110
-        await asyncio.sleep(0.05)
-    await client.quarantine(id)
+    while True:  # it counts as running while Restate tries to connect to the worker
+        try:
+            await client.quarantine(id)
+            break
+        except UsageError:
+            await asyncio.sleep(0.05)
     assert [status.id for status in await client.list(state="quarantined")] == [id]
     assert (await client.counts()).quarantined == 1
     async with engine.worker(Agent(ScriptedModel("Hello again."), runtime=Durable())):
@@ -643,8 +646,6 @@ async def test_what_restate_cannot_do_names_its_own_means(client: Client) -> Non
         await client.drain()
     with pytest.raises(UsageError, match="start a worker"):
         await client.resume()
-    with pytest.raises(UsageError, match="takes no messages"):
-        await client.send("chat-1", "Hi.")
 
 
 # ── the file ────────────────────────────────────────────────────────────────────────────────
