@@ -364,7 +364,24 @@ class ModelAnswer(Data, frozen=True):
 # ── messages ────────────────────────────────────────────────────────────────────────────────
 
 
-class UserMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="user"):
+class Stamped(Data, frozen=True):
+    """A message, which knows the chat that wrote it and the time; neither is compared."""
+
+    if TYPE_CHECKING:  # as fields of this class, they would come before `id` in the stored JSON
+        id: str
+        chat_id: str | None
+        at: float | None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        return Data.__eq__(self, other.replace(chat_id=self.chat_id, at=self.at))
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+
+class UserMessage(Stamped, frozen=True, kw_only=True, tag_field="role", tag="user"):
     """A message from the user, or from a hook in place of the user."""
 
     role: ClassVar[Literal["user"]] = "user"
@@ -378,14 +395,6 @@ class UserMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="user")
     at: float | None = None
     """When the message was committed, in seconds since the epoch; never sent to a model, nor
     compared."""
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, UserMessage):
-            return NotImplemented
-        return Data.__eq__(self, other.replace(chat_id=self.chat_id, at=self.at))
-
-    def __hash__(self) -> int:
-        return hash(self.id)
 
     def __post_init__(self) -> None:
         own_tuple(self, "parts")
@@ -417,7 +426,9 @@ class UserMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="user")
         ) -> Self: ...
 
 
-class AssistantMessage(ModelAnswer, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
+class AssistantMessage(
+    Stamped, ModelAnswer, frozen=True, kw_only=True, tag_field="role", tag="assistant"
+):
     """An answer of the model. If `partial` is true, the answer was cut off and has no calls."""
 
     role: ClassVar[Literal["assistant"]] = "assistant"
@@ -441,14 +452,6 @@ class AssistantMessage(ModelAnswer, frozen=True, kw_only=True, tag_field="role",
     at: float | None = None
     """When the message was committed, in seconds since the epoch; never sent to a model, nor
     compared."""
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, AssistantMessage):
-            return NotImplemented
-        return Data.__eq__(self, other.replace(chat_id=self.chat_id, at=self.at))
-
-    def __hash__(self) -> int:
-        return hash(self.id)
 
     if TYPE_CHECKING:  # by scripts/dev/generate.py
 
@@ -509,7 +512,7 @@ class RanCall(Data, frozen=True, omit_defaults=True, kw_only=True):
         ) -> Self: ...
 
 
-class ToolMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="tool"):
+class ToolMessage(Stamped, frozen=True, kw_only=True, tag_field="role", tag="tool"):
     """The result of one call; `text` is sent to the model."""
 
     role: ClassVar[Literal["tool"]] = "tool"
@@ -533,14 +536,6 @@ class ToolMessage(Data, frozen=True, kw_only=True, tag_field="role", tag="tool")
     at: float | None = None
     """When the message was committed, in seconds since the epoch; never sent to a model, nor
     compared."""
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ToolMessage):
-            return NotImplemented
-        return Data.__eq__(self, other.replace(chat_id=self.chat_id, at=self.at))
-
-    def __hash__(self) -> int:
-        return hash(self.id)
 
     def __post_init__(self) -> None:
         if type(self.media) is not tuple:

@@ -126,8 +126,8 @@ class Operated(Protocol):
     ) -> Sending:
         """Queue a message for a job, unless the job is over or has `most` messages.
 
-        `message` is the id of the message. A worker hears at once of one that
-        `interrupts`. Raises UsageError for an unknown job.
+        `message` is the id of the message. If it `interrupts`, the worker is told at once.
+        Raises UsageError for an unknown job.
         """
         ...
 

@@ -215,8 +215,8 @@ class Board:
     async def send(self, id: str, message: str, body: str, most: int, interrupts: bool) -> Sending:
         """Queue a message for a job, unless the job is over or has `most` messages.
 
-        `message` is the id of the message. A worker hears at once of one that
-        `interrupts`. Raises UsageError if there is no job with this id.
+        `message` is the id of the message. If it `interrupts`, the worker is told at once.
+        Raises UsageError if there is no job with this id.
         """
 
         def work() -> Generator[Statement, list[Row], Sending]:
