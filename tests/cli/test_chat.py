@@ -506,6 +506,9 @@ def test_ctrl_c_twice_at_the_prompt_leaves(folder: Path) -> None:
     with chat(folder, "plain") as terminal:
         terminal.expect("› ")
         terminal.send("half a line")
+        # Ctrl-C discards what was typed and not yet read: readline would then wait for a key and
+        # look for no signal.
+        terminal.expect("half a line")
         terminal.press_ctrl_c("Press Ctrl-C again, or Ctrl-D, to leave.")
         terminal.expect("› ")
         terminal.say("hi")  # the first one is forgotten
