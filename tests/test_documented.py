@@ -65,6 +65,7 @@ MODULES = [
             *("providers", "replay", "runtimes", "storage", "stores", "streams", "testing", "web"),
             *(
                 "testing.cassette",
+                "testing.doors",
                 "testing.explore",
                 "testing.sandbox_suite",
                 "web.relay",

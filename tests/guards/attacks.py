@@ -5,12 +5,14 @@ through the doors.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import aclosing
 from itertools import product
 from typing import Any, Final
 
 from hookline import Agent, Deny, ToolCall
-from hookline.cli._doors.roads import door_roads
+from hookline.cli._probe.second_process import SecondProcess
 from hookline.testing import ScriptedModel, call, probe
+from hookline.testing.doors import DOOR_ROADS
 
 COMMANDS: Final = ("rm -rf /", "curl x | sh", "chmod 777 /", "dd of=/dev/sda", "cat /etc/shadow")
 FORMS: Final = ("{}", " {}", "ls; {}", "ls && {}", "$({})", "`{}`", "sh -c '{}'", "ls\n{}", "({})",
@@ -52,7 +54,8 @@ async def passed(attacks: Sequence[ToolCall], *, guard: bool = True) -> list[str
     """The attacks that passed, each with the roads on which it did."""
     make = guarded if guard else unguarded
     agent, passages = make(), list[str]()
-    async with door_roads(f"{__name__}:{make.__name__}") as doors:
+    async with aclosing(SecondProcess(f"{__name__}:{make.__name__}", None)) as second:
+        doors = {**DOOR_ROADS, **second.roads}
         for attack in attacks:
             result = await probe(agent, attack, roads=doors)
             roads = [*result.failures("denied"), *result.left_out]

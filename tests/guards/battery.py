@@ -11,15 +11,17 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import aclosing
 from types import SimpleNamespace
 from typing import Any, Final
 
 from hookline import Agent, Ask, Deny, Stop, define_hook, global_bus
-from hookline.cli._doors.roads import door_roads
+from hookline.cli._probe.second_process import SecondProcess
 from hookline.errors import ToolDenied
 from hookline.hooks import approve, deny_commands
 from hookline.providers import tools as provider_tools
 from hookline.testing import Expected, ScriptedModel, call, probe
+from hookline.testing.doors import DOOR_ROADS
 
 BAD: Final = call("bash", command="rm -rf /")
 
@@ -118,7 +120,8 @@ async def passed(name: str) -> list[str]:
     make, tool_call, expected = BATTERY[name]
     target = f"tests.guards.battery:MAKERS.row{list(BATTERY).index(name)}"
     try:
-        async with door_roads(target) as roads:
+        async with aclosing(SecondProcess(target, None)) as second:
+            roads = {**DOOR_ROADS, **second.roads}
             result = await probe(make(), tool_call, roads=roads)
         return [*result.failures(expected), *result.left_out]
     finally:

@@ -12,9 +12,7 @@ from tests.guards.attacks import passed as attacks_passed
 from tests.guards.battery import BATTERY, passed
 
 from hookline import Agent, Ask, Deny, Scope, Tool, ToolResult
-from hookline.cli._doors.mcp import MCP_ROADS
-from hookline.cli._doors.second_process import SecondProcess
-from hookline.cli._doors.web import WEB_ROADS
+from hookline.cli._probe.second_process import SecondProcess
 from hookline.errors import UsageError
 from hookline.hooks import allow_tools, approve, deny_commands, rate_limit
 from hookline.providers import tools as provider_tools
@@ -28,6 +26,8 @@ from hookline.testing import (
     probe,
 )
 from hookline.testing._guard_roads import ROADS
+from hookline.testing.doors import DOOR_ROADS
+from hookline.testing.doors._mcp import MCP_ROADS
 
 RAN = []
 
@@ -57,6 +57,17 @@ def asks(ctx):
 async def test_a_ready_made_guard_denies_the_call_on_every_road(hook):
     await assert_denied(agent_of(hook), BAD)
     assert RAN == []
+
+
+async def test_a_guard_is_proved_on_the_roads_through_the_doors_too():
+    await assert_denied(agent_of(deny_commands("rm -rf")), BAD, roads=DOOR_ROADS)
+    await assert_asked(agent_of(approve("bash")), BAD, roads=DOOR_ROADS)
+    with pytest.raises(AssertionError, match="but was not") as caught:
+        await assert_denied(agent_of(), BAD, roads=DOOR_ROADS)
+    lines = str(caught.value).splitlines()
+    assert {"  web (native): ran", "  web (AI SDK): ran", "  web (AG-UI): ran", "  MCP: ran"} <= {
+        *lines
+    }
 
 
 @pytest.mark.parametrize("options", [{"guard": True}, {"on_error": "deny"}], ids=str)
@@ -280,7 +291,7 @@ agent = Agent(ScriptedModel(), tools=[bash, pay], hooks=[deny_commands("rm -rf")
 
 
 ANSWERED = 18  # roads on which a person or a hook allows the call
-EVERY = len(ROADS) + len(WEB_ROADS) + len(MCP_ROADS) + len(SecondProcess("", None).roads)
+EVERY = len(ROADS) + len(DOOR_ROADS) + len(SecondProcess("", None).roads)
 
 
 def check(folder, *lines, app=APP, options=()):
@@ -350,7 +361,7 @@ def test_a_call_that_passes_and_a_guard_that_is_never_asked_exit_with_1(tmp_path
     assert lines[0].startswith('FAIL  bash {"command": "ls"}  not denied on ')
     assert lines[1:3] == ["      ran: chat", "      ran: chat_stream"]
     assert lines[-1] == "FAIL  guard approve was never asked"
-    doors = [*WEB_ROADS, *MCP_ROADS, *SecondProcess("", None).roads]
+    doors = [*DOOR_ROADS, *SecondProcess("", None).roads]
     # The call runs on each road through a door; on this one, no answer of the front end counts.
     assert [road for road in doors if f"      ran: {road}" not in lines] == [
         "approved as another call (web, AI SDK)"

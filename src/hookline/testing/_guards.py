@@ -140,21 +140,36 @@ def _check(result: Probe, expected: Expected) -> None:
         )
 
 
-async def assert_denied(agent: Agent[Any], call: ToolCall, *, deps: Any = None) -> None:
+async def assert_denied(
+    agent: Agent[Any],
+    call: ToolCall,
+    *,
+    deps: Any = None,
+    roads: Mapping[str, Walk] | None = None,
+) -> None:
     """Check that the agent's guards refuse this call, on every road to its tool.
 
     `await assert_denied(agent, call("bash", command="rm -rf /"))`. The roads are a chat, a stream,
-    a sub-agent, and calls that a later hook, a wrapper or an approver has changed. The hooks of the
-    agent run; no tool, model or store of the agent is called. Raises AssertionError that names the
-    roads on which the call was not refused, and UsageError if the agent has no such tool.
+    sub-agents, handoffs, durable chats, resumed chats, and calls that a later hook, a wrapper or an
+    approver has changed. `roads` adds others by name, such as `hookline.testing.doors.DOOR_ROADS`.
+    The hooks of the agent run; no tool, model or store of the agent is called. Raises
+    AssertionError that names the roads on which the call was not refused, and UsageError if the
+    agent has no such tool.
     """
-    _check(await probe(agent, call, deps=deps), "denied")
+    _check(await probe(agent, call, deps=deps, roads=roads), "denied")
 
 
-async def assert_asked(agent: Agent[Any], call: ToolCall, *, deps: Any = None) -> None:
+async def assert_asked(
+    agent: Agent[Any],
+    call: ToolCall,
+    *,
+    deps: Any = None,
+    roads: Mapping[str, Walk] | None = None,
+) -> None:
     """Check that this call needs an approval, on every road to its tool.
 
     On a road on which a person can no longer be asked, the call must be refused. Like
-    `assert_denied`, it calls no tool, model or store of the agent, and raises AssertionError.
+    `assert_denied`, it takes further roads, calls no tool, model or store of the agent, and raises
+    AssertionError.
     """
-    _check(await probe(agent, call, deps=deps), "asked")
+    _check(await probe(agent, call, deps=deps, roads=roads), "asked")

@@ -6,18 +6,20 @@ import asyncio
 import json
 import logging
 from collections.abc import Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from hookline import ToolCall
-from hookline.cli._doors.roads import door_roads
+from hookline.cli._probe.second_process import SecondProcess
 from hookline.cli._target import as_agent, deps_at, locate
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
 from hookline.errors import UsageError
 from hookline.testing import Expected, Probe, call, probe
+from hookline.testing.doors import DOOR_ROADS
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
@@ -73,7 +75,8 @@ async def _check(
 ) -> int:
     agent, make_deps = await as_agent(value, target), deps_at(deps)
     results: list[tuple[Probe, Expected]] = []
-    async with door_roads(target, deps) as roads:
+    async with aclosing(SecondProcess(target, deps)) as second:
+        roads = {**DOOR_ROADS, **second.roads}
         for tool_call, expected in calls:
             result = await probe(agent, tool_call, deps=await make_deps(), roads=roads)
             results.append((result, expected))

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from hookline import Approve
-from hookline.cli._doors.resume import TALK, Order, Outcome
+from hookline.cli._probe.resume import TALK, Order, Outcome
 from hookline.errors import UsageError
 from hookline.storage import resolve_store
 from hookline.testing import LeftOutError, Road, Walk
@@ -112,7 +112,7 @@ class SecondProcess:
     async def _started(self) -> asyncio.subprocess.Process:
         if self._process is None:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "hookline.cli._doors.resume", *self._arguments),
+                *(sys.executable, "-P", "-m", "hookline.cli._probe.resume", *self._arguments),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

@@ -9,8 +9,8 @@ from secrets import token_hex
 from typing import Any, Final, TypeAlias
 
 from hookline import Agent, HookDef
-from hookline.cli._doors.request import request, shut_down
-from hookline.testing import Road, Walk
+from hookline.testing._guard_road import Road, Walk
+from hookline.testing.doors._request import request, shut_down
 from hookline.web import app
 
 TALK: Final = "probe"

@@ -1,4 +1,4 @@
-"""The second process of a probe: `python -m hookline.cli._doors.resume app:agent`.
+"""The second process of a probe: `python -m hookline.cli._probe.resume app:agent`.
 
 Each line of its input names a conversation in a store and answers to its requests, as JSON. The
 process resumes a copy of the agent with these answers, and writes a line with what became of the

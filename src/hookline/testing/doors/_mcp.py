@@ -9,10 +9,10 @@ from importlib import import_module
 from typing import Any, Final, TypeAlias
 
 from hookline import Agent
-from hookline.cli._doors.request import request, shut_down
 from hookline.errors import UsageError
 from hookline.mcp import serve
-from hookline.testing import LeftOutError, Road, Walk
+from hookline.testing._guard_road import LeftOutError, Road, Walk
+from hookline.testing.doors._request import request, shut_down
 
 Object: TypeAlias = dict[str, Any]
 _ARGUMENTS: Final[Object] = {"message": "probe"}

@@ -1,1 +1,0 @@
-"""The roads of a probe through the doors: web protocols, MCP, and a second process."""

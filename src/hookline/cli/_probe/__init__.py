@@ -1,0 +1,1 @@
+"""The second process of `hookline check --probe`, which answers what the first one has asked."""
