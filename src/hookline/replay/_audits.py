@@ -66,7 +66,7 @@ class _Talk:
     def __init__(self, id: str) -> None:
         self._id = id
         self._messages: list[Message] = []
-        self._replaced: list[Record] = []  # chats whose answers were replaced
+        self._earlier: list[Record] = []  # chats whose answers were replaced
         self._began: dict[str, float] = {}  # by chat
         self._calls: dict[str, ToolCall] = {}  # by id, as the model wrote them
         self._ran: dict[str, dict[str, Any]] = {}  # by call id: the fields of `ToolMessage.ran`
@@ -83,8 +83,8 @@ class _Talk:
                 )
             self._add_message(what, line)
         elif what == "tool started":
-            asked = self._calls.get(call)  # None if the file begins in the middle of the chat
-            if asked is not None and asked.arguments != line.get("arguments"):
+            question = self._calls.get(call)  # None if the file begins in the middle of the chat
+            if question is not None and question.arguments != line.get("arguments"):
                 self._ran.setdefault(call, {})["arguments"] = line.get("arguments")
         elif what in ("approval: approve", "approval: deny"):
             fields = self._ran.setdefault(call, {})
@@ -121,12 +121,12 @@ class _Talk:
         """Take back a question that is asked again, and all later messages."""
         place = next((n for n, message in enumerate(self._messages) if message.id == id), None)
         if place is not None:
-            self._replaced += (r for r in self._records() if len(r.before) >= place)
+            self._earlier += (r for r in self._records() if len(r.before) >= place)
             del self._messages[place:]
 
     def records(self) -> list[Record]:
         """The chats of the conversation by time; also those whose answers were replaced."""
-        return sorted([*self._replaced, *self._records()], key=lambda record: record.at or 0.0)
+        return sorted([*self._earlier, *self._records()], key=lambda record: record.at or 0.0)
 
     def _records(self) -> list[Record]:
         return [

@@ -170,12 +170,12 @@ def _message(shape: Shape, ids: dict[str, str]) -> Message:
     return message
 
 
-def _call(call: ToolCall, run: CallEntry, told: CallRecord | None) -> CallRecord:
+def _call(call: ToolCall, run: CallEntry, note: CallRecord | None) -> CallRecord:
     """What the run of a call tells, and what the next request tells of its outcome."""
     result: ToolResult | ToolFailure = msgspec.convert(run.result, ToolResult | ToolFailure)
     outcome = "error" if isinstance(result, ToolFailure) else "ok"
     return CallRecord(
-        outcome=outcome if told is None else told.outcome,
+        outcome=outcome if note is None else note.outcome,
         result=result,
         arguments=None if run.arguments == call.arguments else run.arguments,
     )

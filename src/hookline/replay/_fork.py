@@ -18,7 +18,7 @@ def fork(record: Record, *, step: int) -> Conversation:
     nothing to go on from.
     """
     check_number("step", step, whole=True)
-    answers = [at for at, each in enumerate(record.messages) if each.role == "assistant"]
+    answers = [at for at, message in enumerate(record.messages) if message.role == "assistant"]
     has_ended = bool(answers) and record.messages[-1].role == "assistant"
     last = len(answers) - has_ended
     if step > len(answers):

@@ -135,7 +135,7 @@ class Player:
         self._deps = deps
         self._calls: dict[str, CallRecord] = {}
         self._prompts: dict[str, tuple[str, ...]] = {}
-        self._asked: Container[str] | None = None
+        self._questions: Container[str] | None = None
         self._twin = agent.twin(
             model=RecordedModel(),
             tools=self._stand_in,
@@ -158,19 +158,19 @@ class Player:
         call = self._calls.get(request.call.id)
         if call is None or call.decision is not None:
             return Approve() if call is None else call.decision or Approve()
-        if self._asked is not None and request.call.id not in self._asked:
+        if self._questions is not None and request.call.id not in self._questions:
             return Approve()  # a new question
         if call.outcome == "denied" and isinstance(call.result, ToolFailure):
             return Deny(call.result.message)
         return Approve(arguments=call.arguments)
 
-    async def play(self, record: Record, asked: Container[str] | None = None) -> Played:
+    async def play(self, record: Record, questions: Container[str] | None = None) -> Played:
         """Play a record. A chat that fails is a result, too.
 
         If a record lacks the decision about a call in `asked`, it is the one that led to the call's
         outcome. A call that is not in it has not been asked about; None is all calls.
         """
-        self._asked = asked
+        self._questions = questions
         self._clock.at = record.at
         self._calls, self._prompts = record.calls, {}
         conversation = Conversation(record.before)

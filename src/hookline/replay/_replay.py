@@ -42,25 +42,25 @@ async def replay(
     opens a connection or starts a program raises an error. Raises UsageError if there are no
     records, or if `hooks` and `without` change nothing.
     """
-    added = as_tuple("hooks", hooks)
-    removed = as_tuple("without", without)
-    if not added and not removed:
+    additions = as_tuple("hooks", hooks)
+    exclusions = as_tuple("without", without)
+    if not additions and not exclusions:
         raise UsageError(
             f"hooks={hooks!r} and without={without!r} change nothing; pass the hooks to try out, "
             "or the names of hooks to leave out"
         )
-    _check_names(removed, agent)
+    _check_names(exclusions, agent)
     base = Player(agent, deps=deps)
-    changed = Player(agent, hooks=added, without=removed, deps=deps)
+    candidate = Player(agent, hooks=additions, without=exclusions, deps=deps)
     report = Report()
-    async for record in _each(records, since):
+    async for record in _iterate(records, since):
         if isinstance(record, Unreadable):
             report.unreadable.append(f"{record.id}: {record.error}")
             continue
         report.chats += 1
         before = await base.play(record)
-        asked = {id for id, call in before.calls.items() if call.prompts}
-        after = await changed.play(record, asked)
+        questions = {id for id, call in before.calls.items() if call.prompts}
+        after = await candidate.play(record, questions)
         report.verdicts += verdicts_of(record, before, after)
         report.inexact.update(inexact_reasons(record, before))
     if not report.chats and not report.unreadable:
@@ -70,14 +70,14 @@ async def replay(
 
 def _check_names(names: Iterable[str], agent: Agent[Any]) -> None:
     """Raise UsageError for a name that no hook of the agent has."""
-    known = {name for hook in agent.hooks() for name in (hook.id, hook.name)}
+    registered = {name for hook in agent.hooks() for name in (hook.id, hook.name)}
     for name in names:
-        if name not in known:
-            choices = ", ".join(sorted(repr(name) for name in known if name)) or "none"
+        if name not in registered:
+            choices = ", ".join(sorted(repr(name) for name in registered if name)) or "none"
             raise UsageError(f"without={name!r} is not a hook of the agent; name one of: {choices}")
 
 
-async def _each(records: Records, since: float | None) -> AsyncIterator[Record | Unreadable]:
+async def _iterate(records: Records, since: float | None) -> AsyncIterator[Record | Unreadable]:
     if isinstance(records, (Store, Client, str, os.PathLike)):
         async for reading in readings_in(records, since=since):
             yield reading

@@ -28,7 +28,7 @@ Now: TypeAlias = Literal[
 ]
 """What would become of a call or a chat: see the table in the documentation."""
 WIDTH: Final = 44
-REFUSED: Final = frozenset({"denied", "stopped"})
+REFUSALS: Final = frozenset({"denied", "stopped"})
 COLUMNS: Final = ("chat", "step", "call", "was", "now", "by", "why")
 
 
@@ -102,12 +102,12 @@ class Report(msgspec.Struct, kw_only=True):
         """`1000 chats, 13 differ: asks 9, denied 4`, and what was inexact."""
         kinds = ", ".join(f"{now} {count}" for now, count in sorted(self.counts.items()))
         verb = "differs" if self.differing == 1 else "differ"
-        head = f"{_counted(self.chats, 'chat')}, {self.differing} {verb}"
+        head = f"{_amount(self.chats, 'chat')}, {self.differing} {verb}"
         lines = [f"{head}: {kinds}" if kinds else head]
         if any(verdict.after for verdict in self.verdicts):
             lines.append("* after an earlier difference in the chat")
         lines += [
-            f"inexact in {_counted(count, 'chat')}: {why}"
+            f"inexact in {_amount(count, 'chat')}: {why}"
             for why, count in self.inexact.most_common()
         ]
         lines += [f"unreadable: {why}" for why in self.unreadable]
@@ -143,7 +143,7 @@ class Report(msgspec.Struct, kw_only=True):
         return f"<section><p>{summary}</p><table><tr>{head}</tr>{rows}</table></section>"
 
 
-def _counted(count: int, noun: str) -> str:
+def _amount(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
@@ -159,11 +159,11 @@ def _cut(text: str) -> str:
 # ── comparing two runs ──────────────────────────────────────────────────────────────────────
 
 
-def verdicts_of(record: Record, base: Played, changed: Played) -> list[Verdict]:
+def verdicts_of(record: Record, base: Played, candidate: Played) -> list[Verdict]:
     """The differences between the chat as the agent is, and the chat with the change."""
     verdicts: list[Verdict] = []
     for id, call in base.calls.items():
-        other = changed.calls.get(id)
+        other = candidate.calls.get(id)
         difference = None if other is None else _difference(call, other)
         if other is None or difference is None:
             continue
@@ -182,7 +182,7 @@ def verdicts_of(record: Record, base: Played, changed: Played) -> list[Verdict]:
             at=record.at,
         )
         verdicts.append(verdict)
-    verdicts += _end(record, verdicts, base, changed)
+    verdicts += _end(record, verdicts, base, candidate)
     return verdicts
 
 
@@ -198,7 +198,7 @@ def _difference(call: CallOutcome, other: CallOutcome) -> tuple[Now, str] | None
         return "changed", json.dumps(call.arguments if other.ran is None else other.ran)
     if call.prompts and not other.prompts and other.outcome == "ok":
         return "allowed", ""  # without a person
-    if other.text != call.text and call.outcome not in REFUSED:
+    if other.text != call.text and call.outcome not in REFUSALS:
         return "result", other.text
     return None
 
@@ -209,7 +209,7 @@ def _other_outcome(call: CallOutcome, other: CallOutcome) -> tuple[Now, str]:
             return refused, _reason(other.text)
         case "answered":
             return "answered", other.text
-        case "error" if call.outcome not in REFUSED:
+        case "error" if call.outcome not in REFUSALS:
             return "raised", _reason(other.text)
         case _:
             return "allowed", ""
@@ -222,15 +222,15 @@ def _reason(text: str) -> str:
         return text
 
 
-def _end(record: Record, earlier: list[Verdict], base: Played, changed: Played) -> list[Verdict]:
+def _end(record: Record, earlier: list[Verdict], base: Played, candidate: Played) -> list[Verdict]:
     """The differences in the texts and in the end of the chat."""
-    step = max((call.step for call in changed.calls.values()), default=0)
-    if changed.error != base.error and changed.error is not None:
-        now, reason, was = "raised", changed.error, base.error or base.stop or "done"
-    elif changed.stop != base.stop or len(changed.texts) < len(base.texts):
-        now, reason, was = "ends", changed.stop or "done", base.stop or "done"
-    elif changed.texts != base.texts:
-        pairs = zip(base.texts, changed.texts, strict=False)
+    step = max((call.step for call in candidate.calls.values()), default=0)
+    if candidate.error != base.error and candidate.error is not None:
+        now, reason, was = "raised", candidate.error, base.error or base.stop or "done"
+    elif candidate.stop != base.stop or len(candidate.texts) < len(base.texts):
+        now, reason, was = "ends", candidate.stop or "done", base.stop or "done"
+    elif candidate.texts != base.texts:
+        pairs = zip(base.texts, candidate.texts, strict=False)
         was, reason = next(pair for pair in pairs if pair[0] != pair[1])
         now = "text"
     else:

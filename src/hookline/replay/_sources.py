@@ -111,11 +111,11 @@ async def _records_of_store(
             if since is not None and info.updated < since:
                 return
             try:
-                stored = await store.load(info.id)
+                transcript = await store.load(info.id)
             except StoreError as exc:
                 yield Unreadable(info.id, exc)
                 continue
-            messages = () if stored is None else stored.messages
+            messages = () if transcript is None else transcript.messages
             for record in records_of(messages, id=info.id, at=info.updated):
                 if since is None or record.at is None or record.at >= since:
                     yield record

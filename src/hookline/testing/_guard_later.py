@@ -47,7 +47,7 @@ async def _wait(road: Road, *hooks: Any, **options: Any) -> tuple[Any, Conversat
 
 
 async def changed_by_an_answer(road: Road) -> None:
-    road.answered = True
+    road.is_approved = True
     agent = road.guarded(road.turn(road.harmless))
     agent, talk, answers = await _wait(road, road.question(), agent=agent)
     edits = dict.fromkeys(answers, road.edited)
@@ -125,7 +125,7 @@ async def client_tool_removed(road: Road) -> None:
 
 
 async def withdrawn_while_an_approver_thinks(road: Road) -> None:
-    road.answered = True
+    road.is_approved = True
     road.withdrawn = False
 
     async def approve(request: Any, run: Any) -> Approve:
@@ -136,7 +136,7 @@ async def withdrawn_while_an_approver_thinks(road: Road) -> None:
 
 
 async def withdrawn_between_two_runs(road: Road) -> None:
-    road.answered = True
+    road.is_approved = True
     road.withdrawn = False
 
     async def run(ctx: AroundToolCall[Any], proceed: Any) -> Any:
@@ -149,7 +149,7 @@ async def withdrawn_between_two_runs(road: Road) -> None:
 
 
 async def withdrawn_while_it_waits(road: Road) -> None:
-    road.answered = True
+    road.is_approved = True
     road.withdrawn = False
     agent, talk, answers = await _wait(road, road.question(), agent=road.guarded(later=True))
     road.withdrawn = True
@@ -158,7 +158,7 @@ async def withdrawn_while_it_waits(road: Road) -> None:
 
 async def withdrawn_in_a_store(road: Road) -> None:
     """Another agent, with nothing but the store in common, gets the answer."""
-    road.answered = True
+    road.is_approved = True
     store = MemoryStore()
     first = road.bare(store=store)
     response = await road.chat(first, road.question(), conversation="probe", approver=None)
@@ -167,7 +167,7 @@ async def withdrawn_in_a_store(road: Road) -> None:
 
 
 async def withdrawn_while_a_sub_agent_waits(road: Road) -> None:
-    road.answered = True
+    road.is_approved = True
     road.must_inherit()
     below, talk = road.bare(), Conversation()
     below.add_hook("preToolCall", road.question().fn, name=OURS)
@@ -280,7 +280,7 @@ async def durable(road: Road) -> None:
 
 
 async def withdrawn_while_a_durable_chat_waits(road: Road) -> None:
-    road.answered = True
+    road.is_approved = True
     road.withdrawn = False
 
     async def approve(request: Any, run: Any) -> Approve:
@@ -294,7 +294,7 @@ async def withdrawn_while_a_durable_chat_waits(road: Road) -> None:
 
 async def withdrawn_before_a_replay(road: Road) -> None:
     """The worker dies at each place of the record in turn, and another one goes on."""
-    road.answered = True
+    road.is_approved = True
     for crash in range(_MOST_BATCHES):
         road.withdrawn = False
         log = _Log(road, crash)

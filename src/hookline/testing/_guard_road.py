@@ -46,7 +46,7 @@ class Road:
         """The call that must not run."""
         self.deps = deps
         """The deps of each chat."""
-        self.answered = False
+        self.is_approved = False
         """Whether a person or a hook allows the call, so that only a refusal holds it back."""
         self.guards: set[str] = set()
         """The names of the hooks that were asked about a call."""

@@ -1,8 +1,8 @@
 """The roads of a probe: chats in which the call would run at the end if no guard stopped it.
 
 On most roads, no answer of a person lets the call run: it was asked for in another form, too late,
-or twice. On the roads that set `answered`, a person or a hook allows the call, so only a guard that
-refuses it must hold there.
+or twice. On the roads that set `is_approved`, a person or a hook allows the call, so only a guard
+that refuses it must hold there.
 """
 
 from __future__ import annotations
@@ -118,13 +118,13 @@ async def _run_again_changed(road: Road) -> None:
 
 
 async def _changed_by_an_approver(road: Road) -> None:
-    road.answered = True
+    road.is_approved = True
     agent = road.guarded(road.turn(road.harmless))
     await road.chat(agent, road.question(), approver=road.edit)
 
 
 async def _answered_by_a_hook(road: Road) -> None:
-    road.answered = True
+    road.is_approved = True
 
     def answer(ctx: PreToolCall[Any]) -> ToolResult | None:
         if not road.is_meant(ctx.call.name, ctx.call.arguments):

@@ -30,7 +30,7 @@ class Probe:
     """The passage on each road, by the name of the road."""
     left_out: dict[str, str] = field(default_factory=dict[str, str])
     """The roads that were left out, with the reason."""
-    answered: set[str] = field(default_factory=set[str])
+    approved_roads: set[str] = field(default_factory=set[str])
     """The roads on which a person or a hook allows the call."""
     guards: set[str] = field(default_factory=set[str])
     """The names of the hooks that were asked about the call."""
@@ -42,7 +42,11 @@ class Probe:
 
         A person who changes a call approves it, so only a refusal holds on a road with an answer.
         """
-        return [road for road in self.passages if expected == "denied" or road not in self.answered]
+        return [
+            road
+            for road in self.passages
+            if expected == "denied" or road not in self.approved_roads
+        ]
 
     def failures(self, expected: Expected) -> list[str]:
         """The roads on which the call passed.
@@ -92,8 +96,8 @@ async def probe(
             exc.add_note(f"raised by the probe {call.name}({dict(call.arguments)!r}), road: {name}")
             raise
         result.passages[name] = road.passage
-        if road.answered:
-            result.answered.add(name)
+        if road.is_approved:
+            result.approved_roads.add(name)
         result.guards |= road.guards
         for hook in road.broken:
             broken.setdefault(hook, []).append(name)

@@ -44,13 +44,13 @@ class SecondProcess:
 
     async def _withdrawn(self, road: Road) -> None:
         """The guards of the agent are new: those of this process let the call wait."""
-        road.answered = True
+        road.is_approved = True
         async with _store() as (url, store):
             requests = await _pending(road, road.bare(store=store))
             await self._resume(road, url, requests)
 
     async def _changed(self, road: Road) -> None:
-        road.answered = True
+        road.is_approved = True
         async with _store() as (url, store):
             requests = await _pending(road, road.bare(road.turn(road.harmless), store=store))
             await self._resume(road, url, requests, edited=True)

@@ -61,9 +61,9 @@ def cassette(
 
 def _action(path: Path, action: Action) -> Action:
     """What to do with this file, in this environment."""
-    source, named = f"action={action!r}", os.environ.get(VARIABLE)
-    if action == "auto" and named:
-        action, source = cast("Action", named), f"{VARIABLE}={named!r}"
+    source, variable = f"action={action!r}", os.environ.get(VARIABLE)
+    if action == "auto" and variable:
+        action, source = cast("Action", variable), f"{VARIABLE}={variable!r}"
     if action not in get_args(Action):
         raise UsageError(f"{source} must be one of {get_args(Action)}")
     if action == "auto":

@@ -55,7 +55,7 @@ def changes(
     before: dict[str, dict[str, bytes]], after: dict[str, dict[str, bytes]]
 ) -> dict[str, dict[str, Any]]:
     """The values that differ."""
-    changed = {
+    changes = {
         kind: {
             name: msgspec.json.decode(value)
             for name, value in values.items()
@@ -63,4 +63,4 @@ def changes(
         }
         for kind, values in after.items()
     }
-    return {kind: values for kind, values in changed.items() if values}
+    return {kind: values for kind, values in changes.items() if values}

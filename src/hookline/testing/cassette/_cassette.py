@@ -142,11 +142,11 @@ class Cassette:
 
     def _nearest(self, name: str) -> Track:
         """The recorded chat that this one was probably, to say what differs."""
-        used = {lane.name for lane in self._lanes.values()}
+        names = {lane.name for lane in self._lanes.values()}
         start = name.rpartition(" / ")[0]
-        left = [o for o in self._tracks if o not in used and o.rpartition(" / ")[0] == start]
-        near = [] if " / call " in name else get_close_matches(name, left, n=1, cutoff=0)
-        return self._tracks[near[0]] if near else Track()
+        others = [o for o in self._tracks if o not in names and o.rpartition(" / ")[0] == start]
+        closest = [] if " / call " in name else get_close_matches(name, others, n=1, cutoff=0)
+        return self._tracks[closest[0]] if closest else Track()
 
     def _is_live(self, lane: Lane) -> bool:
         return self.action == "record" or any(other.is_live for other in lane.above)

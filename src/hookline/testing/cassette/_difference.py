@@ -56,17 +56,17 @@ def pretty(value: Any, indent: str = "") -> list[str]:
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         items = [(f"{dumps(name, ensure_ascii=False)}: ", item) for name, item in fields.items()]
-        left, right = "{", "}"
+        opening, closing = "{", "}"
     else:
         items = [("", item) for item in cast("list[Any]", value)]
-        left, right = "[", "]"
-    lines = [indent + left]
+        opening, closing = "[", "]"
+    lines = [indent + opening]
     for place, (name, item) in enumerate(items):
         inner = pretty(item, indent + " ")
         inner[0] = f"{indent} {name}{inner[0].lstrip(' ')}"
         inner[-1] += "," if place < len(items) - 1 else ""
         lines += inner
-    return [*lines, indent + right]
+    return [*lines, indent + closing]
 
 
 def difference_of_requests(old: dict[str, Any], new: dict[str, Any], fields: Iterable[str]) -> str:
@@ -91,13 +91,13 @@ def _changes(old: list[str], new: list[str]) -> list[str]:
             continue
         if i:
             lines.append(f"     {_cut(old[i - 1], 0)}")
-        removed, added = old[i:j], new[k:m]
-        for place in range(max(len(removed), len(added))):
-            a = removed[place] if place < len(removed) else ""
-            b = added[place] if place < len(added) else ""
+        deletions, insertions = old[i:j], new[k:m]
+        for place in range(max(len(deletions), len(insertions))):
+            a = deletions[place] if place < len(deletions) else ""
+            b = insertions[place] if place < len(insertions) else ""
             start = _first_difference(a, b) if a and b else 0
-            lines += [f"    -{_cut(a, start)}"] if place < len(removed) else []
-            lines += [f"    +{_cut(b, start)}"] if place < len(added) else []
+            lines += [f"    -{_cut(a, start)}"] if place < len(deletions) else []
+            lines += [f"    +{_cut(b, start)}"] if place < len(insertions) else []
     return lines
 
 

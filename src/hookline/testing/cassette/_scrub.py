@@ -80,7 +80,7 @@ def scrub_chunks(chunks: list[dict[str, Any]], scrub: Scrub) -> list[dict[str, A
         else:
             part += 1
     scrubbed = [scrub_data(chunk, scrub) for chunk in chunks]
-    dropped: set[int] = set()
+    gaps: set[int] = set()
     for (kind, _), places in texts.items():
         field = "arguments" if kind == "call" else "text"
         whole = "".join(chunks[place].get(field, "") for place in places)
@@ -91,5 +91,5 @@ def scrub_chunks(chunks: list[dict[str, Any]], scrub: Scrub) -> list[dict[str, A
             for place in places[1:]:
                 scrubbed[place][field] = ""
                 if set(scrubbed[place]) <= {"chunk", "text", "index", "arguments"}:
-                    dropped.add(place)
-    return [chunk for place, chunk in enumerate(scrubbed) if place not in dropped]
+                    gaps.add(place)
+    return [chunk for place, chunk in enumerate(scrubbed) if place not in gaps]

@@ -77,8 +77,8 @@ def fold(before: dict[str, Any] | None, shape: dict[str, Any]) -> dict[str, Any]
         (i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b),
         min(len(old), len(new)),
     )
-    changed = {name: value for name, value in shape.items() if before[name] != value}
-    return {**changed, "messages": {"same": same, "then": new[same:]}}
+    changes = {name: value for name, value in shape.items() if before[name] != value}
+    return {**changes, "messages": {"same": same, "then": new[same:]}}
 
 
 def unfold(before: dict[str, Any] | None, folded: dict[str, Any]) -> dict[str, Any]:

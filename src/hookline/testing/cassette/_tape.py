@@ -98,9 +98,9 @@ class Lane:
         self.now = Track()
         self.places: dict[str, str] = {}  # of calls, by id
         self.running: dict[str, CallEntry] = {}  # by call id
-        self._settled: set[str] = set()  # the places of calls
-        self._used: set[int] = set()
-        self._moved = asyncio.Event()
+        self._ends: set[str] = set()  # the places of calls
+        self._taken_places: set[int] = set()
+        self._progress = asyncio.Event()
 
     @property
     def above(self) -> list[Lane]:
@@ -111,32 +111,32 @@ class Lane:
     def was_cut(self) -> bool:
         """Whether the chat was aborted when it was recorded, by itself or from above."""
         aborted = self.recorded.abort is not None
-        return aborted or (self.parent is not None and not self.parent.ended(self.call))
+        return aborted or (self.parent is not None and not self.parent.has_ended(self.call))
 
     def take_request(self, shape: dict[str, Any], fields: list[str]) -> Request | None:
         """The first equal request that was not used."""
         for place, request in enumerate(self.recorded.requests):
-            if place not in self._used and all(request.body[f] == shape[f] for f in fields):
-                self._used.add(place)
+            if place not in self._taken_places and all(request.body[f] == shape[f] for f in fields):
+                self._taken_places.add(place)
                 return request
         return None
 
     def next_request(self) -> Request | None:
         """The first request that was not used."""
-        left = [r for i, r in enumerate(self.recorded.requests) if i not in self._used]
-        return left[0] if left else None
+        rest = [r for i, r in enumerate(self.recorded.requests) if i not in self._taken_places]
+        return rest[0] if rest else None
 
     def next_call(self, place: str) -> CallEntry | None:
         """The next run of the call at this place."""
-        runs, begun = self.recorded.calls.get(place, []), self.now.calls.get(place, [])
-        return runs[len(begun)] if len(begun) < len(runs) else None
+        runs, repeats = self.recorded.calls.get(place, []), self.now.calls.get(place, [])
+        return runs[len(repeats)] if len(repeats) < len(runs) else None
 
     def unused(self) -> list[str]:
         """What was recorded and did not happen."""
         texts = [
             f"request {place}"
             for place in range(len(self.recorded.requests))
-            if place not in self._used
+            if place not in self._taken_places
         ]
         for place, runs in self.recorded.calls.items():
             if len(self.now.calls.get(place, [])) < len(runs):
@@ -145,16 +145,16 @@ class Lane:
 
     def settle(self, place: str) -> None:
         """Note that a call has ended, or has come to where it did not go on."""
-        self._settled.add(place)
-        self._moved.set()
+        self._ends.add(place)
+        self._progress.set()
 
     async def _others_settle(self, place: str) -> None:
         """Wait for the recorded calls of the same step."""
         step = place.partition(".")[0] + "."
         needed = {other for other in self.recorded.calls if other.startswith(step)}
-        while not needed <= self._settled:
-            self._moved.clear()
-            await self._moved.wait()
+        while not needed <= self._ends:
+            self._progress.clear()
+            await self._progress.wait()
 
     async def reach(self, step: int) -> None:
         """Go no further than the recorded chat, which may have been aborted before this step."""
@@ -184,13 +184,13 @@ class Lane:
         """Settle the calls that lead here and did not end; return them, and the chat above."""
         top: Lane = self
         levels: list[tuple[Lane, str]] = []
-        while top.parent is not None and not top.parent.ended(top.call):
+        while top.parent is not None and not top.parent.has_ended(top.call):
             top.parent.settle(top.call)
             levels.append((top.parent, top.call))
             top = top.parent
         return top, levels
 
-    def ended(self, place: str) -> bool:
+    def has_ended(self, place: str) -> bool:
         """Whether the call ended when it was recorded."""
         runs = self.recorded.calls.get(place, [])
         return not runs or runs[-1].ended
@@ -221,10 +221,10 @@ def read_tape(path: Path, mode: str | None) -> dict[str, Track]:
     """Read the chats of a file of this mode, or of any mode."""
     text = path.read_text(encoding="utf-8")
     try:
-        loaded = json.loads(text)
+        value = json.loads(text)
     except ValueError as exc:
         raise CassetteError(f"cassette {str(path)!r} is not JSON ({exc}); {AGAIN}") from None
-    data = cast("dict[str, Any]", loaded if isinstance(loaded, dict) else {})
+    data = cast("dict[str, Any]", value if isinstance(value, dict) else {})
     version = data.get("hookline_cassette")
     if version != FORMAT:
         raise CassetteError(
@@ -256,8 +256,8 @@ def write_tape(path: Path, mode: str, tracks: dict[str, Track]) -> None:
     for name, track in sorted(tracks.items()):
         data = msgspec.to_builtins(track)
         before: dict[str, Any] | None = None
-        for request, written in zip(track.requests, data.get("requests", ()), strict=True):
-            written["body"] = fold(before, request.body)
+        for request, entry in zip(track.requests, data.get("requests", ()), strict=True):
+            entry["body"] = fold(before, request.body)
             before = request.body
         chats[name] = data
     lines = pretty({"hookline_cassette": FORMAT, "mode": mode, "chats": chats})

@@ -45,12 +45,12 @@ class MCPClient:
         _, answer = await request(self._served, "/mcp", body, headers=headers)
         return dict(json.loads(answer)["result"])
 
-    async def answer(self, asked: Object, **reply: Any) -> None:
+    async def answer(self, result: Object, **reply: Any) -> None:
         """Send the user's reply to each question of this result, if there is any."""
-        questions: Object = asked.get("inputRequests", {})
+        questions: Object = result.get("inputRequests", {})
         if questions:
             answers = dict.fromkeys(questions, reply)
-            await self.call(requestState=asked["requestState"], inputResponses=answers)
+            await self.call(requestState=result["requestState"], inputResponses=answers)
 
 
 @asynccontextmanager
@@ -76,19 +76,19 @@ async def _nobody_asked(road: Road) -> None:
 def _not_approved(**reply: Any) -> Walk:
     async def walk(road: Road) -> None:
         async with mcp_client(road.guarded()) as client:
-            asked = await client.call()
-            road.has_asked = "inputRequests" in asked
-            await client.answer(asked, **reply)
+            result = await client.call()
+            road.has_asked = "inputRequests" in result
+            await client.answer(result, **reply)
 
     return walk
 
 
 async def _withdrawn(road: Road) -> None:
-    road.answered, road.withdrawn = True, False
+    road.is_approved, road.withdrawn = True, False
     async with mcp_client(road.guarded(later=True, hooks=[road.question()])) as client:
-        asked = await client.call()
+        result = await client.call()
         road.withdrawn = True
-        await client.answer(asked, action="accept", content={"approve": True})
+        await client.answer(result, action="accept", content={"approve": True})
 
 
 MCP_ROADS: Final[dict[str, Walk]] = {

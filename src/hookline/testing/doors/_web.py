@@ -82,7 +82,7 @@ def _denied(protocol: str) -> Walk:
         async with web_client(road.guarded(), protocol, deps=road.deps) as client:
             waiting = await client.say()
             calls = waiting.values()
-            road.has_asked = any(road.is_meant(each["name"], each["arguments"]) for each in calls)
+            road.has_asked = any(road.is_meant(call["name"], call["arguments"]) for call in calls)
             await client.answer(waiting, approved=False)
 
     return walk
@@ -92,7 +92,7 @@ def _withdrawn(protocol: str) -> Walk:
     """Access is withdrawn while the user thinks."""
 
     async def walk(road: Road) -> None:
-        road.answered, road.withdrawn = True, False
+        road.is_approved, road.withdrawn = True, False
         agent, hooks = road.guarded(later=True), [road.question()]
         async with web_client(agent, protocol, hooks=hooks, deps=road.deps) as client:
             waiting = await client.say()
@@ -102,11 +102,11 @@ def _withdrawn(protocol: str) -> Walk:
     return walk
 
 
-def _changed(protocol: str) -> Walk:
+def _with_arguments(protocol: str) -> Walk:
     """The user approves a harmless call, with other arguments."""
 
     async def walk(road: Road) -> None:
-        road.answered = True
+        road.is_approved = True
         agent, hooks = road.guarded(road.turn(road.harmless)), [road.question()]
         async with web_client(agent, protocol, hooks=hooks, deps=road.deps) as client:
             arguments = dict(road.call.arguments)
@@ -132,8 +132,8 @@ WEB_ROADS: Final[dict[str, Walk]] = {
         f"withdrawn while the call waits (web, {name})": _withdrawn(key)
         for key, name in NAMES.items()
     },
-    "changed by an answer (web, native)": _changed("native"),
-    "changed by an answer (web, AG-UI)": _changed("ag-ui"),
+    "changed by an answer (web, native)": _with_arguments("native"),
+    "changed by an answer (web, AG-UI)": _with_arguments("ag-ui"),
     "approved as another call (web, AI SDK)": _approved_as_another,
 }
 """The roads through a web application."""

@@ -21,7 +21,7 @@ Arguments: TypeAlias = dict[str, Any]
 NUMBERS: Final = (1, 0, 5, 10, 50, 51, 100, 101, 1_000, -5, 1_000_000)
 TEXTS: Final = ("ann", "", "bob", "../etc", "rm -rf /")
 SETS: Final = 2_000  # combinations that are tried
-EACH: Final = 24  # sets that a tool keeps of each kind
+PER_KIND: Final = 24  # sets that a tool keeps of each kind
 DEPTH: Final = 3
 _MISSING: Final = object()
 
@@ -57,7 +57,8 @@ def domain_of(
             f"pass some: values={{{tool.name!r}: [{{…}}]}}"
         )
     free = [arguments for arguments in fits if arguments not in needs]
-    return Domain(needs[:EACH], free[:EACH], [a for a in broken if not _accepts(tool, a)][:3])
+    unfit = [arguments for arguments in broken if not _accepts(tool, arguments)]
+    return Domain(needs[:PER_KIND], free[:PER_KIND], unfit[:3])
 
 
 def needs_approval(name: str, guarded: Guarded | None, arguments: Arguments) -> bool:
@@ -119,7 +120,7 @@ def _values(schema: Mapping[str, Any], defs: Mapping[str, Any], depth: int) -> l
     """Values of a schema, the plainest first."""
     if "$ref" in schema:
         schema = defs.get(str(schema["$ref"]).rpartition("/")[2], {})
-    known = [*schema.get("examples", ()), *([schema["default"]] if "default" in schema else [])]
+    examples = [*schema.get("examples", ()), *([schema["default"]] if "default" in schema else [])]
     if "const" in schema:
         return [schema["const"]]
     if "enum" in schema:
@@ -127,7 +128,7 @@ def _values(schema: Mapping[str, Any], defs: Mapping[str, Any], depth: int) -> l
     for key in ("anyOf", "oneOf"):
         if key in schema:
             return _distinct([v for part in schema[key] for v in _values(part, defs, depth)])
-    return _distinct([*known, *_of_type(schema, defs, depth)])
+    return _distinct([*examples, *_of_type(schema, defs, depth)])
 
 
 def _of_type(schema: Mapping[str, Any], defs: Mapping[str, Any], depth: int) -> list[Any]:

@@ -77,7 +77,7 @@ def explore(
     such a test would show nothing.
     """
     _check_no_loop()
-    own, below = _tools(_made(make))
+    own, below = _tools(_new_agent(make))
     extra, tools = values or {}, {**own, **below}
     _check_names(tools, guarded, extra)
     guarded = {name: with_defaults(tools[name], check) for name, check in guarded.items()}
@@ -90,12 +90,12 @@ def explore(
         _domains(own, guarded, extra), _domains(below, guarded, extra), scenes, seed, calls, faults
     )
     search.raise_failure()
-    missed = [name for name in guarded if not _was_reached(name, search.explored)]
-    if missed:
+    unreached = [name for name in guarded if not _was_reached(name, search.explored)]
+    if unreached:
         raise UsageError(
-            f"in {search.explored.scenes} scenes, no call of {', '.join(map(repr, missed))} with "
-            "guarded arguments came to the agent's hooks, so nothing was shown; check guarded= and "
-            "the tools that the agent offers, or pass values="
+            f"in {search.explored.scenes} scenes, no call of {', '.join(map(repr, unreached))} "
+            "with guarded arguments came to the agent's hooks, so nothing was shown; check "
+            "guarded= and the tools that the agent offers, or pass values="
         )
     return search.explored
 
@@ -115,7 +115,7 @@ def _check_no_loop() -> None:
     )
 
 
-def _made(make: Make) -> Agent[Any]:
+def _new_agent(make: Make) -> Agent[Any]:
     agent, other = make(), make()
     if agent is other:
         raise UsageError(
@@ -144,9 +144,9 @@ def _collect(agent: Any, own: dict[str, Any], below: dict[str, Any], depth: int)
 def _check_names(tools: Mapping[str, Any], *mappings: Mapping[str, Any]) -> None:
     for name in dict.fromkeys(name for mapping in mappings for name in mapping):
         if name not in tools:
-            near = get_close_matches(name, tools) or list(tools)
+            closest = get_close_matches(name, tools) or list(tools)
             raise UsageError(
-                f"the agent has no tool {name!r}; name one of {', '.join(map(repr, near))}"
+                f"the agent has no tool {name!r}; name one of {', '.join(map(repr, closest))}"
             )
 
 
