@@ -174,13 +174,14 @@ class Deadlines:
                 self.clock = loop.time
         return loop
 
-    async def run(self, work: Awaitable[T], seconds: float, owner: object) -> T:
+    async def run(self, work: Awaitable[T], seconds: float | None, owner: object) -> T:
         """Await `work`; raises Expired if it was cancelled because the time ran out.
 
-        `owner` has a name, or is a name.
+        `seconds`: None for no limit. `owner` has a name, or is a name.
         """
         task = asyncio.current_task(self._loop or self.enter())
         assert task is not None  # hooks and tools run in tasks
+        seconds = inf if seconds is None else seconds
         limit = Limit(task, self._now() + seconds, owner, seconds)
         earlier = task.cancelling()  # by other code, before this work
         self._limits[limit] = None
@@ -195,12 +196,13 @@ class Deadlines:
             raise
         finally:
             del self._limits[limit]
-            if limit.late is not None:
-                limit.late.cancel()
-            # Take back the limit's cancellation, and only that one: the supervisor counts those
-            # of other code. Work that swallowed the cancellation may have taken it back itself.
-            if limit.has_fired and task.cancelling() > earlier:
-                task.uncancel()
+            if limit.has_fired:
+                if limit.late is not None:
+                    limit.late.cancel()
+                # Take back the limit's cancellation, and only that one: the supervisor counts those
+                # of other code. Work that swallowed the cancellation may have taken it back itself.
+                if task.cancelling() > earlier:
+                    task.uncancel()
 
     def _now(self) -> float:
         """The time that the chat could use so far; it stands still during a pause."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from asyncio import CancelledError
 from collections.abc import Awaitable
 from inspect import isawaitable
-from math import inf
 from types import AsyncGeneratorType
 from typing import Any, Final
 
@@ -33,7 +32,7 @@ from hookline._hooks.call_rules import flow
 from hookline._hooks.points import AroundRequest, OnDelta
 from hookline._hooks.wrappers import wrap
 from hookline._model.assembly import Assembly, PartKind
-from hookline._model.chunks import check_chunk
+from hookline._model.chunks import measure
 from hookline._model.model import (
     Chunk,
     Delta,
@@ -169,17 +168,21 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
         request = _check_messages(request)
     if request.output is not None:
         request = without_foreign_items(request)
-    work = _read(chat, asm, request)
     try:
-        if limit is None or limit == inf:
-            finish = await work
-        else:
-            finish = await chat.deadlines.run(work, limit, "the model")
+        finish = await chat.deadlines.run(_read(chat, asm, request), limit, "the model")
     except Expired:
         raise IdleTimeoutError(
             f"the model call took longer than Limits.request_seconds={limit:g} and was stopped; "
             "try again, ask for a shorter answer, or raise the limit"
         ) from None
+    except CancelledError as exc:
+        if chat.broken or chat.cancelled:
+            raise
+        # Passed on, it would look as if the caller had cancelled the chat.
+        raise ModelError(
+            "the model raised CancelledError although nothing had cancelled it; its adapter must "
+            "raise a ModelError instead"
+        ) from exc
     if finish is None:
         raise ModelError(
             "the model's stream ended without Finish, so its answer may be cut off; "
@@ -214,9 +217,9 @@ async def _read(chat: Chat, asm: Assembly, request: ModelRequest) -> Finish | No
     limit = remaining = chat.config.limits.answer_bytes
     asm.began, asm.reader_seconds = clock(), chat.progress.reader_seconds
     finish: Finish | None = None
-    whole = False
     chat.making.asking = True
     chunks: Any = None
+    whole = False
     try:
         chunks = request.model.stream(request)
         if not hasattr(chunks, "__aiter__"):
@@ -225,49 +228,34 @@ async def _read(chat: Chat, asm: Assembly, request: ModelRequest) -> Finish | No
             if life.broken:  # no cancellation reaches a model that never suspends
                 chat.check()
             kind: type[Any] = chunk.__class__
-            if kind is TextChunk and asm.hot and not view.onDelta:
+            if kind is TextChunk and asm.hot and chunk.text and not view.onDelta:
                 # The same as `_take`, for the next piece of a text that no hook looks at.
-                text = chunk.text
+                text, size = chunk.text, len(chunk.text)
                 if text.__class__ is not str or not text.isascii():
-                    text = clean_text(check_chunk(chunk).text)
-                    remaining -= len(text.encode()) - len(text)  # count bytes instead of characters
-                remaining -= len(text)
+                    size, text = measure(chunk), clean_text(text)
+                remaining -= size
                 if remaining < 0:
                     raise _too_long(limit)
-                if not text:
-                    continue
-                if not live:
-                    asm.text.append(text)
-                    continue
-                if len(items) > HIGH_WATER:
+                if live and len(items) > HIGH_WATER:
                     await chat.room()
                 # Nothing is awaited from here on: a partial answer is exactly the shown text.
                 asm.text.append(text)
-                chat.put(TextDelta(chat_id=chat_id, iteration=iteration, text=text))
+                if live:
+                    chat.put(TextDelta(chat_id=chat_id, iteration=iteration, text=text))
             elif finish is not None:
-                raise ModelError(
-                    f"the model sent a {kind.__name__} after its Finish; its adapter must yield "
-                    "Finish last"
-                )
-            elif kind is Finish:
-                finish = check_chunk(chunk)
-                asm.hot = False  # a text after Finish must not take the branch above
+                raise _after_finish(kind)
             else:
-                if asm.first is None:
-                    asm.first = clock()
-                remaining -= _size(check_chunk(chunk))
+                remaining -= measure(chunk)
                 if remaining < 0:
                     raise _too_long(limit)
-                await _take(chat, asm, chunk)
+                if kind is Finish:
+                    finish = chunk
+                    asm.hot = False  # a text after Finish must not take the branch above
+                else:
+                    if asm.first is None:
+                        asm.first = clock()
+                    await _take(chat, asm, chunk)
         whole = chunks.__class__ is AsyncGeneratorType  # it closes itself at its end
-    except CancelledError as exc:
-        if chat.broken or chat.cancelled:
-            raise
-        # Passed on, it would look as if the caller had cancelled the chat.
-        raise ModelError(
-            "the model raised CancelledError although nothing had cancelled it; its adapter must "
-            "raise a ModelError instead"
-        ) from exc
     finally:
         chat.making.asking = False
         if not whole:
@@ -275,13 +263,10 @@ async def _read(chat: Chat, asm: Assembly, request: ModelRequest) -> Finish | No
     return finish
 
 
-def _size(chunk: Chunk) -> int:
-    """The bytes of a chunk that count for `Limits.answer_bytes`."""
-    if isinstance(chunk, ToolCallChunk):
-        return len(chunk.arguments.encode("utf-8", "replace"))
-    if isinstance(chunk, (TextChunk, ReasoningChunk)):
-        return len(chunk.text.encode("utf-8", "replace"))
-    return 0
+def _after_finish(kind: type[Any]) -> ModelError:
+    return ModelError(
+        f"the model sent a {kind.__name__} after its Finish; its adapter must yield Finish last"
+    )
 
 
 def _too_long(limit: int) -> ModelError:

@@ -34,7 +34,7 @@ from msgspec.structs import replace
 from hookline._base.errors import ToolArgumentsError, ToolLimitError, UnknownToolError
 from hookline._base.events import ToolCallFinished, ToolCallStarted
 from hookline._base.json import NotJson, to_json_data
-from hookline._base.messages import RanCall, ToolCall, ToolMessage
+from hookline._base.messages import ModelPart, RanCall, ToolCall, ToolMessage
 from hookline._base.returns import (
     ApprovalRequest,
     Approve,
@@ -126,45 +126,42 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
     async def run(self) -> bool:
         """Run the calls to their results; return False if some wait for an answer."""
         limit = self.chat.config.limits.tool_calls
-        todo = self._open(limit)
+        todo = deque(self.runs[:limit])
         while todo and (group := self._next_group(todo)):
             await self._decide(group)
             if self.stopping:  # stop the waiting calls and all later calls, too
-                group = self._open(limit)
+                group = [run for run in self.runs[:limit] if run.state is not COMMITTED]
                 todo.clear()
                 await self._decide(group)
-            for run in group:
-                if run.state is ASKING:
-                    await put(self.chat, self.iteration, run)
-            await self._complete_all([run for run in group if run.state not in FOR_LATER])
+            await self._complete_all(group)
         if not todo and len(self.runs) > limit:  # a later chat may still have calls before these
             await self._refuse_surplus(self.runs[limit:])
-        if _calls_for_later(self.runs):
+        if self.overtaken or self.place < len(self.runs):
             return False
         self.chat.making.batch = None
         return True
 
-    def _open(self, limit: int) -> deque[CallRun]:
-        """The calls up to the limit that are not written yet."""
-        return deque([run for run in self.runs[:limit] if run.state is not COMMITTED])
-
-    def _next_group(self, todo: deque[CallRun]) -> Sequence[CallRun]:
+    def _next_group(self, todo: deque[CallRun]) -> list[CallRun]:
         """Take the next calls that may run at the same time, or one call that must run alone.
 
         The group is empty if the next call must not overtake a call that waits.
         """
+        chat = self.chat
         group: list[CallRun] = []
         while todo:
-            run = todo[0]
+            run = todo.popleft()
+            if run.state is COMMITTED:  # by an earlier chat
+                continue
             # As late as possible, since scopes may change. A call that was asked about keeps its
             # tool; `admit` checks whether the tool is still there.
             if run.request is None:
-                look_up(self.chat, self.request, run)
+                look_up(chat, self.request, run)
             tool = run.tool
-            alone = not self.chat.config.parallel_tools or (tool is not None and not tool.parallel)
+            alone = not chat.config.parallel_tools or (tool is not None and not tool.parallel)
             if alone and (group or _calls_for_later(self.runs[: run.place])):
+                todo.appendleft(run)
                 break
-            group.append(todo.popleft())
+            group.append(run)
             if alone:
                 break
         return group
@@ -174,21 +171,23 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
     async def _decide(self, group: Sequence[CallRun]) -> None:
         """Decide in order whether the calls may run, then announce them."""
         chat = self.chat
-        verdicts: list[tuple[CallRun, CallVerdict | None]] = []
         for run in group:
             if run.state is PROPOSED:
-                verdicts.append((run, await self._verdict(run)))
+                run.verdict = await self._verdict(run)
         # Announced only now: if a hook raises, no call of the group looks as if it had begun.
-        for run, verdict in verdicts:
-            if verdict is not None:
-                run.call = verdict.call  # a replayed verdict has not set it
-            if len(chat.channel.items) > HIGH_WATER:
-                await chat.room()
-            chat.put(ToolCallStarted(chat_id=chat.chat_id, iteration=self.iteration, call=run.call))
-            if verdict is None:
-                run.move(READY)
-            else:
-                self._accept(run, verdict)
+        for run in group:
+            if run.state is PROPOSED:
+                if run.verdict is not None:
+                    run.call = run.verdict.call  # a replayed verdict has not set it
+                if len(chat.channel.items) > HIGH_WATER:
+                    await chat.room()
+                chat.put(
+                    ToolCallStarted(chat_id=chat.chat_id, iteration=self.iteration, call=run.call)
+                )
+                if run.verdict is None:
+                    run.move(READY)
+                else:
+                    self._accept(run, run.verdict)
         if self.stopping:
             for run in group:
                 if run.state in (READY, ASKING, *FOR_LATER):
@@ -307,14 +306,23 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
 
     # ── running ─────────────────────────────────────────────────────────────────────────────
 
-    async def _complete_all(self, runs: list[CallRun]) -> None:
-        """Complete the calls one by one, or at the same time if one of several may wait."""
-        if len(runs) > 1 and any(run.state in (READY, ASKING) for run in runs):
+    async def _complete_all(self, group: Sequence[CallRun]) -> None:
+        """Ask the questions, then complete the calls that are not parked.
+
+        They are completed one by one, or at the same time if one of several may wait.
+        """
+        due: list[CallRun] = []
+        for run in group:
+            if run.state is ASKING:
+                await put(self.chat, self.iteration, run)
+            if run.state not in FOR_LATER:
+                due.append(run)
+        if len(due) > 1 and any(run.state in (READY, ASKING) for run in due):
             turn = self.chat.runtime.lock()  # one result at a time
-            jobs = [partial(self._complete_beside, run, turn) for run in runs]
+            jobs = [partial(self._complete_beside, run, turn) for run in due]
             await self.chat.runtime.gather(jobs)
         else:
-            for run in runs:
+            for run in due:
                 await self._run(run)
                 await self._finish(run)
 
@@ -399,7 +407,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             elif run.state is FINISHED:
                 if self.overtaken:
                     chat.conversation.disorder()
-                await commit(chat, run.message_for(chat.next_id()), run=run)
+                await commit(chat, run.to_message(), run=run)
             elif run.state is not COMMITTED:
                 return
             self.place += 1
@@ -435,7 +443,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                 self._report(run)
             if run.message is None:  # preMessage has not run
                 with suppress(Exception):  # of a hook or the store; written below
-                    await commit(chat, run.message_for(chat.next_id()), run=run)
+                    await commit(chat, run.to_message(), run=run)
             if run.state < WRITING:  # a hook or the store has refused it
                 await write_past_hooks(chat, self._message(run), run)
 
@@ -483,7 +491,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
 
     def _message(self, run: CallRun) -> ToolMessage:
         """The call's message: from preMessage if that has run, else a new one."""
-        return run.message or run.message_for(self.chat.next_id())
+        return run.message or run.to_message()
 
     def pending_step(self) -> PendingStep:
         """The step as a resumed chat needs it."""
@@ -531,10 +539,15 @@ def _failed(call: ToolCall, error: Exception) -> CallVerdict:
 
 
 def open_batch(
-    chat: Chat, iteration: int, calls: Sequence[ToolCall], request: ModelRequest | None
-) -> ToolBatch:
-    """A new batch of these calls."""
-    runs = [CallRun(call.id, call, place, model_call=call) for place, call in enumerate(calls)]
+    chat: Chat, iteration: int, parts: Sequence[ModelPart], request: ModelRequest | None
+) -> ToolBatch | None:
+    """A new batch of the calls among these parts of an answer; None if there are none."""
+    runs: list[CallRun] = []
+    for part in parts:
+        if type(part) is ToolCall:
+            runs.append(CallRun(part.id, part, len(runs), model_call=part))
+    if not runs:
+        return None
     batch = ToolBatch(chat=chat, iteration=iteration, request=request, runs=runs)
     chat.making.batch = batch
     return batch

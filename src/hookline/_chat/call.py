@@ -105,6 +105,7 @@ class CallRun(msgspec.Struct, eq=False):
     tool: AnyTool | None = None
     scope: Scope | None = None
     is_offered: bool = False  # by this step's final request
+    verdict: CallVerdict | None = None  # on whether it may run; None if nobody has a say
     request: ApprovalRequest | None = None
     approval: Approve | None = None  # which the request has already, from a hook or a rule
     approved: ToolCall | None = None  # as the approver has allowed it
@@ -178,7 +179,7 @@ class CallRun(msgspec.Struct, eq=False):
         failure = _RAN if self.ran else _NOT_RUN
         self.set(failure, "error" if self.outcome in ("ok", "answered") else self.outcome)
 
-    def message_for(self, id: str) -> ToolMessage:
+    def to_message(self) -> ToolMessage:
         """The message with the result for the model."""
         result = self.result
         media: tuple[MediaPart, ...] = ()
@@ -191,7 +192,6 @@ class CallRun(msgspec.Struct, eq=False):
             text = json_text({"error": error})
         as_made = self.call is self.model_call
         return ToolMessage(
-            id=id,
             call_id=self.id,
             name=self.call.name,
             text=text,

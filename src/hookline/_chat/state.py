@@ -536,10 +536,6 @@ class Chat:
             )
         return await ask(self, call, prompt, schema)
 
-    def next_id(self) -> str:
-        """The id of the next message."""
-        return f"{self.chat_id}.{len(self.messages)}"
-
     def add_usage(self, usage: Usage) -> None:
         """Add the usage of a model call."""
         self.usage = usage if self.usage is NO_USAGE else self.usage + usage

@@ -15,7 +15,6 @@ from hookline._base.messages import (
     ToolMessage,
     Usage,
     UserMessage,
-    calls_of,
 )
 from hookline._base.returns import Guide, Stop
 from hookline._chat.answer import ask_model
@@ -87,11 +86,9 @@ async def run_step(
         return GO
 
     # The calls are those of the response: in history bad arguments are `{}`.
-    calls = calls_of(response.parts)
-    request = (
-        chat.making.final_request or step_request.request
-    )  # wrappers may have offered other tools
-    batch = open_batch(chat, iteration, calls, request) if calls else None
+    # Wrappers may have offered other tools.
+    request = chat.making.final_request or step_request.request
+    batch = open_batch(chat, iteration, response.parts, request)
     return await finish_step(chat, response, batch, overrides)
 
 
@@ -153,7 +150,6 @@ async def _keep_answer(
             await _retract_answer(chat)
             return response
         message = AssistantMessage(
-            id=chat.next_id(),
             parts=parts_to_store(response.parts),
             finish_reason=response.finish_reason,
             usage=response.usage,
