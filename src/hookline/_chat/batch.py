@@ -393,12 +393,10 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                 # Hooks see the result as the model would read it.
                 run.result = bounded(run.result, chat.config.limits.output_bytes)
                 hooks = chat.view.onToolCallResult or chat.view.onToolCallError
-                if chat.asks(hooks, RESULT, self.iteration, run.id):
-                    await ask_hooks(chat, self.iteration, run)
-                run.move(FINAL)
+                key = (RESULT, self.iteration, run.id)
+                if chat.asks(hooks, key):
+                    await ask_hooks(chat, key, run)
             self.stop = self.stop or run.stop
-            if len(chat.channel.items) > HIGH_WATER:
-                await chat.room()
             self._report(run)
         while self.place < len(self.runs):
             run = self.runs[self.place]
@@ -418,6 +416,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         assert result is not None
         if not isinstance(result, ToolResult):
             result = result.told()  # an event that is kept must not keep a traceback
+        run.move(FINISHED)
         chat.put(
             ToolCallFinished(
                 chat_id=chat.chat_id,
@@ -428,7 +427,6 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                 result=result,
             )
         )
-        run.move(FINISHED)
 
     # ── the end of a broken chat ────────────────────────────────────────────────────────────
 

@@ -113,3 +113,8 @@ def wake(queue: list[Future[None]]) -> None:
 def _wake_all(queue: list[Future[None]]) -> None:
     while queue:
         wake(queue)
+
+
+CLOSED: Final = Channel()
+"""The channel of every chat that is over."""
+CLOSED.end()

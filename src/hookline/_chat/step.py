@@ -142,7 +142,7 @@ async def _keep_answer(
     try:
         key = (RESPONSE, chat.iteration)
         is_answer = request is not None and isinstance(streamed, ModelResponse)
-        if is_answer and chat.asks(chat.view.onResponse, *key):
+        if is_answer and chat.asks(chat.view.onResponse, key):
             argument: Any = (chat, request, streamed)
             response = await chat.runtime.step(key, _on_response, _DECIDED, *argument)
         chat.check()
@@ -222,7 +222,7 @@ async def finish_step(
             return WAITING
         stop = batch.stop
     key = (STEP, chat.iteration)
-    if chat.asks(chat.view.onStep, *key):
+    if chat.asks(chat.view.onStep, key):
         results = () if batch is None else batch.results
         stops = await chat.runtime.step(key, _on_step, _STOPS, chat, response, results)
         stop = stop or (stops[0] if stops else None)
