@@ -71,7 +71,7 @@ async def ask_model(
     response: Any = await chat.runtime.step(key, source, RESPONSE_JSON, chat, argument)
     if chat.replayed:
         if isinstance(response, ModelResponse):
-            _new_assembly(chat).recall(response)
+            _begin_answer(chat).recall(response)
         # A replay runs no wrapper, so the record tells which tools the wrappers had offered.
         if making.sent_tools is not None and request is not None:
             tools = tools_by_name(request.tools, making.sent_tools)
@@ -106,25 +106,24 @@ async def _with_wrappers(chat: Chat, request: ModelRequest) -> ModelResponse | S
     return response if response.timing is None else replace(response, timing=None)
 
 
-async def _begin_answer(chat: Chat) -> Assembly:
-    """Begin an answer. Text that an earlier attempt has shown is taken back."""
-    if chat.attempt > 1:
-        chat.making.visible = True  # the life that was interrupted may have shown some text
-    if chat.making.visible:
-        # First: if this is cut off, the earlier text is still shown, and kept.
-        await take_back(chat)
-    chat.making.streamed = None
-    return _new_assembly(chat)
-
-
-def _new_assembly(chat: Chat) -> Assembly:
-    """A new assembly. The call ids of an answer that is taken back are free again."""
-    if chat.making.assembly is not None:
-        chat.making.assembly.forget()
+def _begin_answer(chat: Chat) -> Assembly:
+    """Begin an answer. The call ids of an answer that is taken back are free again."""
+    making = chat.making
+    if making.assembly is not None:
+        making.assembly.forget()
+    making.streamed = None
     limit = chat.config.limits.argument_bytes
-    asm = Assembly(chat.conversation.call_ids, chat.chat_id, chat.iteration, limit)
-    chat.making.assembly = asm
-    return asm
+    making.assembly = Assembly(chat.conversation.call_ids, chat.chat_id, chat.iteration, limit)
+    return making.assembly
+
+
+async def _take_back_earlier(chat: Chat) -> None:
+    """Take back the text of an earlier attempt, which an earlier life may have shown.
+
+    This comes first: if it is cut off, the text is still shown, and kept.
+    """
+    chat.making.visible = True
+    await take_back(chat)
 
 
 async def show_answer(chat: Chat, response: ModelResponse) -> ModelResponse | Stop:
@@ -137,7 +136,9 @@ async def show_answer(chat: Chat, response: ModelResponse) -> ModelResponse | St
 
 async def replay_answer(chat: Chat, response: ModelResponse) -> ModelResponse:
     """Show an answer from a hook through onDelta, one delta for each part."""
-    asm = await _begin_answer(chat)
+    if chat.attempt > 1 or chat.making.visible:
+        await _take_back_earlier(chat)
+    asm = _begin_answer(chat)
     response = without_surrogates(response)
     for index, part in enumerate(response.parts):
         if isinstance(part, Text):
@@ -163,7 +164,9 @@ async def replay_answer(chat: Chat, response: ModelResponse) -> ModelResponse:
 async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
     """The model's answer, within the time limit: a service may send for ever."""
     making, limit = chat.making, chat.config.limits.request_seconds
-    asm = await _begin_answer(chat)
+    if chat.attempt > 1 or making.visible:
+        await _take_back_earlier(chat)
+    asm = _begin_answer(chat)
     if request.messages is not making.base_messages:  # the history itself, which is valid
         request = _check_messages(request)
     if request.output is not None:
@@ -230,10 +233,12 @@ async def _read(chat: Chat, asm: Assembly, request: ModelRequest) -> Finish | No
             kind: type[Any] = chunk.__class__
             if kind is TextChunk and asm.hot and chunk.text and not view.onDelta:
                 # The same as `_take`, for the next piece of a text that no hook looks at.
-                text, size = chunk.text, len(chunk.text)
-                if text.__class__ is not str or not text.isascii():
-                    size, text = measure(chunk), clean_text(text)
-                remaining -= size
+                text = chunk.text
+                if text.__class__ is str and text.isascii():
+                    remaining -= len(text)
+                else:
+                    remaining -= measure(chunk)
+                    text = clean_text(text)
                 if remaining < 0:
                     raise _too_long(limit)
                 if live and len(items) > HIGH_WATER:

@@ -125,7 +125,8 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
 
     async def run(self) -> bool:
         """Run the calls to their results; return False if some wait for an answer."""
-        limit = self.chat.config.limits.tool_calls
+        chat = self.chat
+        limit = chat.config.limits.tool_calls
         todo = deque(self.runs[:limit])
         while todo and (group := self._next_group(todo)):
             await self._decide(group)
@@ -133,12 +134,24 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                 group = [run for run in self.runs[:limit] if run.state is not COMMITTED]
                 todo.clear()
                 await self._decide(group)
-            await self._complete_all(group)
+            due: list[CallRun] = []
+            for run in group:
+                if run.state is ASKING:
+                    await put(chat, self.iteration, run)
+                if run.state not in FOR_LATER:
+                    due.append(run)
+            if len(due) > 1 and any(run.state in (READY, ASKING) for run in due):
+                turn = chat.runtime.lock()  # one result at a time
+                await chat.runtime.gather([partial(self._complete, run, turn) for run in due])
+            else:  # one by one, because none of several may wait
+                for run in due:
+                    await self._run(run)
+                    await self._finish(run)
         if not todo and len(self.runs) > limit:  # a later chat may still have calls before these
             await self._refuse_surplus(self.runs[limit:])
         if self.overtaken or self.place < len(self.runs):
             return False
-        self.chat.making.batch = None
+        chat.making.batch = None
         return True
 
     def _next_group(self, todo: deque[CallRun]) -> list[CallRun]:
@@ -172,8 +185,13 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         """Decide in order whether the calls may run, then announce them."""
         chat = self.chat
         for run in group:
-            if run.state is PROPOSED:
-                run.verdict = await self._verdict(run)
+            if run.state is PROPOSED and not self.stopping and self._is_asked(run):
+                key = (CALL, self.iteration, run.id)
+                verdict = await chat.runtime.step(key, self._ask_hooks, _CALL_VERDICT, run)
+                if isinstance(verdict.answer, Stop):
+                    self.stop = self.stop or verdict.answer
+                    self.stopping = True
+                run.verdict = verdict
         # Announced only now: if a hook raises, no call of the group looks as if it had begun.
         for run in group:
             if run.state is PROPOSED:
@@ -194,35 +212,30 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                     run.set(NOT_RUN_AFTER_STOP, "stopped")
                     run.move(FINAL)
 
-    async def _verdict(self, run: CallRun) -> CallVerdict | None:
-        """The verdict of the limit, on an unknown tool, or of the call's hooks, as a recorded step.
+    def _is_asked(self, run: CallRun) -> bool:
+        """Whether the call's hooks decide about it, or have decided in an earlier life.
 
-        None if nobody has a say: the call runs, unless `_decide` settles it after a Stop.
+        If not, it is refused here, past the limit or without its tool, or it may run.
         """
-        chat, call = self.chat, run.call
+        chat, call, runtime = self.chat, run.call, self.chat.runtime
         key = (CALL, self.iteration, run.id)
-        if self.stopping:
-            return None
-        if not chat.runtime.has_begun(key):
-            error: Exception | None = None
-            if run.place >= chat.config.limits.tool_calls:
-                error = ToolLimitError(call.name, chat.config.limits.tool_calls)
-            elif run.tool is None or chat.runtime.has_passed(key):
-                # An earlier life knew no such tool, or was past its limit: the result is recorded.
-                names = [tool.name for tool in self.request.tools] if self.request else []
-                error = UnknownToolError(call.name, names)
-            elif not (chat.view.preToolCall or run.tool.client):
-                run.judged = call
-                return None
-            if chat.has_run(self.iteration, run.id):
-                return None  # decided in an earlier life, without hooks
-            if error is not None:
-                return _failed(call, error)
-        verdict = await chat.runtime.step(key, self._ask_hooks, _CALL_VERDICT, run)
-        if isinstance(verdict.answer, Stop):
-            self.stop = self.stop or verdict.answer
-            self.stopping = True
-        return verdict
+        if runtime.has_begun(key):
+            return True
+        error: Exception | None = None
+        if run.place >= chat.config.limits.tool_calls:
+            error = ToolLimitError(call.name, chat.config.limits.tool_calls)
+        elif run.tool is None or runtime.has_passed(key):
+            # An earlier life knew no such tool, or was past its limit: the result is recorded.
+            names = [tool.name for tool in self.request.tools] if self.request else []
+            error = UnknownToolError(call.name, names)
+        elif not (chat.view.preToolCall or run.tool.client):
+            run.judged = call
+            return False
+        if chat.has_run(self.iteration, run.id):
+            return False  # decided in an earlier life, without hooks
+        if error is not None:
+            run.verdict = _failed(call, error)
+        return error is None
 
     async def _ask_hooks(self, run: CallRun) -> CallVerdict:
         ctx = before_call(self.chat, run, run.call)
@@ -302,31 +315,12 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                 if run.request is None:
                     look_up(self.chat, self.request, run)
                 await self._decide([run])
-                await self._complete_all([run])
-
-    # ── running ─────────────────────────────────────────────────────────────────────────────
-
-    async def _complete_all(self, group: Sequence[CallRun]) -> None:
-        """Ask the questions, then complete the calls that are not parked.
-
-        They are completed one by one, or at the same time if one of several may wait.
-        """
-        due: list[CallRun] = []
-        for run in group:
-            if run.state is ASKING:
-                await put(self.chat, self.iteration, run)
-            if run.state not in FOR_LATER:
-                due.append(run)
-        if len(due) > 1 and any(run.state in (READY, ASKING) for run in due):
-            turn = self.chat.runtime.lock()  # one result at a time
-            jobs = [partial(self._complete_beside, run, turn) for run in due]
-            await self.chat.runtime.gather(jobs)
-        else:
-            for run in due:
                 await self._run(run)
                 await self._finish(run)
 
-    async def _complete_beside(self, run: CallRun, turn: AbstractAsyncContextManager[None]) -> None:
+    # ── running ─────────────────────────────────────────────────────────────────────────────
+
+    async def _complete(self, run: CallRun, turn: AbstractAsyncContextManager[None]) -> None:
         """Complete the call in a task of its own."""
         chat = self.chat
         try:
