@@ -8,7 +8,7 @@ while it is closed never replaces the result of the call.
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
 from inspect import isawaitable
 from types import AsyncGeneratorType
 from typing import Any, Final
@@ -47,7 +47,7 @@ from hookline._model.model import (
     ToolCallChunk,
     without_foreign_items,
 )
-from hookline._record.runtime import Json, Key
+from hookline._record.runtime import LOCAL, Json, Key
 
 RESPONSE_JSON: Final[Json[ModelResponse | Stop]] = Json(ModelResponse | Stop)
 
@@ -136,7 +136,7 @@ async def show_answer(chat: Chat, response: ModelResponse) -> ModelResponse | St
 
 async def replay_answer(chat: Chat, response: ModelResponse) -> ModelResponse:
     """Show an answer from a hook through onDelta, one delta for each part."""
-    if chat.attempt > 1 or chat.making.visible:
+    if chat.making.visible or (chat.runtime is not LOCAL and chat.attempt > 1):
         await _take_back_earlier(chat)
     asm = _begin_answer(chat)
     response = without_surrogates(response)
@@ -164,7 +164,7 @@ async def replay_answer(chat: Chat, response: ModelResponse) -> ModelResponse:
 async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
     """The model's answer, within the time limit: a service may send for ever."""
     making, limit = chat.making, chat.config.limits.request_seconds
-    if chat.attempt > 1 or making.visible:
+    if making.visible or (chat.runtime is not LOCAL and chat.attempt > 1):
         await _take_back_earlier(chat)
     asm = _begin_answer(chat)
     if request.messages is not making.base_messages:  # the history itself, which is valid
@@ -213,58 +213,60 @@ def _check_messages(request: ModelRequest) -> ModelRequest:
 
 
 async def _read(chat: Chat, asm: Assembly, request: ModelRequest) -> Finish | None:
-    """Read the model's chunks. The middle of the loop is the hot path: one event a chunk."""
-    life, view, clock = chat.life, chat.view, chat.deadlines.clock
-    chat_id, iteration = chat.chat_id, chat.iteration
-    items, live = chat.channel.items, chat.live
-    limit = remaining = chat.config.limits.answer_bytes
-    asm.began, asm.reader_seconds = clock(), chat.progress.reader_seconds
-    finish: Finish | None = None
+    """Open the model's stream, read it and close it."""
+    asm.began, asm.reader_seconds = chat.deadlines.clock(), chat.progress.reader_seconds
     chat.making.asking = True
     chunks: Any = None
-    whole = False
+    finish: Finish | None = None
     try:
         chunks = request.model.stream(request)
         if not hasattr(chunks, "__aiter__"):
             chunks = await _iterator(chunks)
-        async for chunk in chunks:
-            if life.broken:  # no cancellation reaches a model that never suspends
-                chat.check()
-            kind: type[Any] = chunk.__class__
-            if kind is TextChunk and asm.hot and chunk.text and not view.onDelta:
-                # The same as `_take`, for the next piece of a text that no hook looks at.
-                text = chunk.text
-                if text.__class__ is str and text.isascii():
-                    remaining -= len(text)
-                else:
-                    remaining -= measure(chunk)
-                    text = clean_text(text)
-                if remaining < 0:
-                    raise _too_long(limit)
-                if live and len(items) > HIGH_WATER:
-                    await chat.room()
-                # Nothing is awaited from here on: a partial answer is exactly the shown text.
-                asm.text.append(text)
-                if live:
-                    chat.put(TextDelta(chat_id=chat_id, iteration=iteration, text=text))
-            elif finish is not None:
-                raise _after_finish(kind)
-            else:
-                remaining -= measure(chunk)
-                if remaining < 0:
-                    raise _too_long(limit)
-                if kind is Finish:
-                    finish = chunk
-                    asm.hot = False  # a text after Finish must not take the branch above
-                else:
-                    if asm.first is None:
-                        asm.first = clock()
-                    await _take(chat, asm, chunk)
-        whole = chunks.__class__ is AsyncGeneratorType  # it closes itself at its end
+        finish = await _read_chunks(chat, asm, chunks)
     finally:
         chat.making.asking = False
-        if not whole:
+        # A generator that has ended is closed.
+        if finish is None or chunks.__class__ is not AsyncGeneratorType:
             await _close(chunks)
+    return finish
+
+
+async def _read_chunks(chat: Chat, asm: Assembly, chunks: AsyncIterator[Any]) -> Finish | None:
+    """Read the model's chunks to the end. The first branch is the hot path: one event a chunk."""
+    life, view, items, live = chat.life, chat.view, chat.channel.items, chat.live
+    chat_id, iteration = chat.chat_id, chat.iteration
+    limit = remaining = chat.config.limits.answer_bytes
+    finish: Finish | None = None
+    async for chunk in chunks:
+        if life.broken:  # no cancellation reaches a model that never suspends
+            chat.check()
+        kind: type[Any] = chunk.__class__
+        if kind is TextChunk and asm.hot and live and chunk.text and not view.onDelta:
+            # The same as `_take`, for the next piece of a text that no hook looks at.
+            text = chunk.text
+            if text.__class__ is str and text.isascii():
+                remaining -= len(text)
+            else:
+                remaining -= measure(chunk)
+                text = clean_text(text)
+            if remaining < 0:
+                raise _too_long(limit)
+            if len(items) > HIGH_WATER:
+                await chat.room()
+            # Nothing is awaited from here on: a partial answer is exactly the shown text.
+            asm.text.append(text)
+            chat.put(TextDelta(chat_id=chat_id, iteration=iteration, text=text))
+        elif finish is not None:
+            raise _after_finish(kind)
+        else:
+            remaining -= measure(chunk)
+            if remaining < 0:
+                raise _too_long(limit)
+            if kind is Finish:
+                finish = chunk
+                asm.hot = False  # a text after Finish must not take the branch above
+            else:
+                await _take(chat, asm, chunk)
     return finish
 
 
@@ -310,32 +312,30 @@ async def _iterator(chunks: Any) -> Any:
 
 async def _take(chat: Chat, asm: Assembly, chunk: Chunk) -> None:
     """Pass one chunk through onDelta. End the open part first if the chunk begins another."""
+    if asm.first is None and chat.making.asking:
+        asm.first = chat.deadlines.clock()
     if isinstance(chunk, ToolCallChunk):
         if asm.source is not None:
             await _end_source(chat, asm)
         id, name = asm.call(chunk)
         await _show_call(chat, chunk, id, name)
-    elif isinstance(chunk, (TextChunk, ReasoningChunk)):
-        if not chunk.text:
-            return
-        kind: PartKind = "text" if isinstance(chunk, TextChunk) else "reasoning"
-        if asm.source != kind:
-            if asm.source is not None:
-                await _end_source(chat, asm)
-            asm.source = kind
-        for delta in await _through(chat, chunk) if chat.view.onDelta else (chunk,):
-            await _emit(chat, asm, delta)
-    elif isinstance(chunk, (SourceChunk, FileChunk)):
-        await _end_source(chat, asm)
-        for delta in await _through(chat, chunk) if chat.view.onDelta else (chunk,):
-            await _emit(chat, asm, delta)
-        if asm.kind is not None:  # a hook replaced it by text
-            _finish_part(chat, asm, None)
-    else:
-        assert isinstance(chunk, PartEndChunk)
+    elif isinstance(chunk, PartEndChunk):
         if asm.source != chunk.part:
             await _end_source(chat, asm)  # a part without text: reasoning that is only signed
         await _end_part(chat, asm, chunk)
+    else:
+        kind: PartKind | None = None  # of a source or a file, which is a whole part
+        if isinstance(chunk, (TextChunk, ReasoningChunk)):
+            if not chunk.text:
+                return
+            kind = "text" if isinstance(chunk, TextChunk) else "reasoning"
+        if asm.source != kind:
+            await _end_source(chat, asm)
+            asm.source = kind
+        for delta in await _through(chat, chunk) if chat.view.onDelta else (chunk,):
+            await _emit(chat, asm, delta)
+        if kind is None and asm.kind is not None:  # a hook replaced it by text
+            _finish_part(chat, asm, None)
 
 
 async def _end_source(chat: Chat, asm: Assembly) -> None:

@@ -75,9 +75,10 @@ from hookline._hooks.call_rules import intercept
 from hookline._hooks.points import END, KEEP
 from hookline._hooks.registration import Hook
 from hookline._model.model import ModelRequest
-from hookline._record.runtime import CALL, CHILD_RUN, RESULT, RUN, Json
+from hookline._record.runtime import CALL, CHILD_RUN, LOCAL, RESULT, RUN, Json
 
 _CALL_VERDICT: Json[CallVerdict] = Json(CallVerdict)
+_NOT_DUE: Final = (*FOR_LATER, COMMITTED)
 ABORTED: Final = ToolFailure("not finished: the chat ended", type="Aborted")
 UNSEEN: Final = ToolFailure(
     "the call ran; the chat ended before its result was saved", type="Aborted"
@@ -131,19 +132,18 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         while todo and (group := self._next_group(todo)):
             await self._decide(group)
             if self.stopping:  # stop the waiting calls and all later calls, too
-                group = [run for run in self.runs[:limit] if run.state is not COMMITTED]
+                group = self.runs[:limit]
                 todo.clear()
                 await self._decide(group)
             due: list[CallRun] = []
             for run in group:
                 if run.state is ASKING:
                     await put(chat, self.iteration, run)
-                if run.state not in FOR_LATER:
+                if run.state not in _NOT_DUE:
                     due.append(run)
-            if len(due) > 1 and any(run.state in (READY, ASKING) for run in due):
-                turn = chat.runtime.lock()  # one result at a time
-                await chat.runtime.gather([partial(self._complete, run, turn) for run in due])
-            else:  # one by one, because none of several may wait
+            if len(due) > 1 and _may_wait(due):
+                await self._complete_together(due)
+            else:
                 for run in due:
                     await self._run(run)
                     await self._finish(run)
@@ -217,14 +217,17 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
 
         If not, it is refused here, past the limit or without its tool, or it may run.
         """
-        chat, call, runtime = self.chat, run.call, self.chat.runtime
-        key = (CALL, self.iteration, run.id)
-        if runtime.has_begun(key):
-            return True
+        chat, call = self.chat, run.call
+        has_passed = False
+        if chat.runtime is not LOCAL:
+            key = (CALL, self.iteration, run.id)
+            if chat.runtime.has_begun(key):
+                return True
+            has_passed = chat.runtime.has_passed(key)
         error: Exception | None = None
         if run.place >= chat.config.limits.tool_calls:
             error = ToolLimitError(call.name, chat.config.limits.tool_calls)
-        elif run.tool is None or runtime.has_passed(key):
+        elif run.tool is None or has_passed:
             # An earlier life knew no such tool, or was past its limit: the result is recorded.
             names = [tool.name for tool in self.request.tools] if self.request else []
             error = UnknownToolError(call.name, names)
@@ -319,6 +322,11 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                 await self._finish(run)
 
     # ── running ─────────────────────────────────────────────────────────────────────────────
+
+    async def _complete_together(self, due: Sequence[CallRun]) -> None:
+        """Complete the calls at the same time, each in a task of its own."""
+        turn = self.chat.runtime.lock()  # one result at a time
+        await self.chat.runtime.gather([partial(self._complete, run, turn) for run in due])
 
     async def _complete(self, run: CallRun, turn: AbstractAsyncContextManager[None]) -> None:
         """Complete the call in a task of its own."""
@@ -518,6 +526,11 @@ def _deciders(effects: Sequence[tuple[Hook, str]]) -> dict[str, tuple[str, ...]]
         "hooks": tuple(dict.fromkeys([hook.name for hook, _ in effects])),
         "hook_ids": tuple(dict.fromkeys([id for id in ids if id is not None])),
     }
+
+
+def _may_wait(runs: Sequence[CallRun]) -> bool:
+    """Whether one of these calls may wait, for its handler or for an answer."""
+    return any(run.state in (READY, ASKING) for run in runs)
 
 
 def _calls_for_later(runs: Sequence[CallRun]) -> list[CallRun]:

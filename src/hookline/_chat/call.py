@@ -10,10 +10,9 @@ A call is in one state at a time, and MOVES is the whole of its life:
 Only a store makes a message wait in WRITING. A RUNNING call may have its result, which hooks have
 not seen. A resumed chat sets the state in which an earlier chat has left a call (`resume.py`).
 
-A Stop, a hook that fails and the end of the chat settle a call in any state: it is FINAL until its
-end is published. No further hook changes the result of a call from FINAL on. A call past PROPOSED
-was announced by ToolCallStarted. A message is written once because a call past FINISHED is not
-written again. From WRITING on, only the write itself moves the call.
+A Stop, a failing hook and the end of the chat settle a call in any state: it is FINAL until its end
+is published. From FINAL on, no hook changes the result. A call past PROPOSED was announced. A call
+past FINISHED is not written again; from WRITING on, only the write itself moves it.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from hookline._base.messages import (
 )
 from hookline._chat.call import COMMITTED, FINISHED, WRITING, CallRun
 from hookline._chat.channel import HIGH_WATER
-from hookline._chat.shown import is_shown, show
+from hookline._chat.shown import show
 from hookline._chat.state import Chat
 from hookline._hooks.call_rules import intercept, notify
 from hookline._hooks.points import OnMessage, PreMessage
@@ -83,7 +83,7 @@ async def _commit(
         if view.preMessage:
             message = message.replace(parts=parts_to_store(message.parts))
         # Before the write, so that in the events an answer comes before its MessageAdded.
-        if not is_shown(chat, message.parts, streamed):
+        if message.parts is not streamed or not chat.live:
             await show(chat, message.parts, streamed)
         if not message.parts:
             end_answer(chat)
@@ -188,12 +188,11 @@ def _append(chat: Chat, message: Message, run: CallRun | None) -> None:
 
 def _enter(chat: Chat, message: Message, run: CallRun | None) -> None:
     """Record that this chat has written the message. This is the only place that does."""
-    if run is not None:
-        assert isinstance(message, ToolMessage)
-        run.message = message
-        run.move(COMMITTED)
     if isinstance(message, AssistantMessage):
         end_answer(chat)
+    elif run is not None and isinstance(message, ToolMessage):
+        run.message = message
+        run.move(COMMITTED)
     chat.messages.append(message)
 
 

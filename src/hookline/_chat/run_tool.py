@@ -41,7 +41,7 @@ from hookline._conversations.history import MAY_HAVE_RUN
 from hookline._conversations.store import WaitingChild
 from hookline._hooks.points import AroundToolCall
 from hookline._hooks.wrappers import wrap
-from hookline._record.runtime import Json
+from hookline._record.runtime import LOCAL, Json
 from hookline._tools.check import Check, NotRun
 from hookline._tools.scopes import allows
 from hookline._tools.tool import AnyTool, UnknownTool
@@ -119,8 +119,8 @@ async def _earlier_result(chat: Chat, run: CallRun) -> CallResult | None:
     tool = run.tool
     if tool is None or tool.check is None:
         return None if tool is not None and tool.idempotent else MAY_HAVE_BEEN_RUN
+    work = _call_check(chat, run, tool, tool.check)
     try:
-        work = _call_check(chat, run, tool, tool.check)
         value = await chat.deadlines.run(work, _time_limit(chat, tool), tool.name)
     except (Exception, Expired) as exc:
         log_throw(f"the check of tool {tool.name!r} could not tell whether the call has run", exc)
@@ -147,7 +147,8 @@ async def _call_check(chat: Chat, run: CallRun, tool: AnyTool, check: Check) -> 
 
 async def run_handler(chat: Chat, run: CallRun) -> Ran:
     """Run the call, through aroundToolCall, unless an earlier life may have run it."""
-    if chat.attempt > 1:  # before anything else: the tool may be gone, or its arguments changed
+    # First: the tool may be gone, or its arguments changed.
+    if chat.runtime is not LOCAL and chat.attempt > 1:
         earlier = await _earlier_result(chat, run)
         if earlier is not None:
             return Ran(result=earlier, began=isinstance(earlier, ToolResult))

@@ -34,7 +34,7 @@ from hookline._base.messages import (
 from hookline._base.returns import Compaction, Response
 from hookline._base.run import Run
 from hookline._chat.asking import ask
-from hookline._chat.channel import CLOSED, Channel, wake
+from hookline._chat.channel import CLOSED, Channel
 from hookline._chat.config import ChatInput, Config
 from hookline._chat.inbox import Inbox
 from hookline._chat.life import Life, Phase, Sign, Verdict
@@ -462,8 +462,8 @@ class Chat:
             force_setattr(event, "path", self.path)
         if not channel.closed:
             channel.items.append(event)
-            if channel.readers:
-                wake(channel.readers)
+            if channel.reader is not None:
+                channel.wake_reader()
         elif self.over:
             return
         if self.view.subscribed:

@@ -31,7 +31,7 @@ from hookline._chat.request import (
     recorded_request,
     system_text,
 )
-from hookline._chat.shown import is_shown, show, take_back
+from hookline._chat.shown import show, take_back
 from hookline._chat.state import Chat
 from hookline._conversations.history import check_history
 from hookline._conversations.store import PendingStep
@@ -163,8 +163,7 @@ async def _keep_answer(
             assert isinstance(has_history, AssistantMessage)
             chat.last.message = has_history if has_history.parts else None
         else:
-            if not is_shown(chat, (), streamed.parts):
-                await show(chat, (), streamed.parts)
+            await show(chat, (), streamed.parts)
             end_answer(chat)
             chat.last.message = None
     except Exception:

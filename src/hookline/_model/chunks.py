@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from types import NoneType
 from typing import Any, Final, get_args
 
@@ -43,6 +44,8 @@ _FIELDS: Final[dict[type, dict[str, tuple[type, ...]]]] = {
         "meta": _META,
     },
 }
+_CALLS: Final = frozenset(product(*_FIELDS[ToolCallChunk].values()))
+_ENDS: Final = frozenset(product(*_FIELDS[Finish].values()))
 _REASONS: Final = get_args(FinishReason)
 _CHOICES: Final = {"part": ("text", "reasoning"), "finish_reason": _REASONS}
 
@@ -52,33 +55,39 @@ def measure(chunk: Any) -> int:
 
     Raises a ModelError that names the invalid field if the chunk is not valid.
     """
-    # The chunks of every answer are checked without the table, in a tenth of the time.
     kind = chunk.__class__
-    if (
-        kind is ToolCallChunk
-        and chunk.arguments.__class__ is str
-        and chunk.index.__class__ is int
-        and chunk.id.__class__ in _MAYBE
-        and chunk.name.__class__ in _MAYBE
-        and chunk.meta is None
-    ):
-        return len(chunk.arguments.encode("utf-8", "replace"))
-    if (kind is TextChunk or kind is ReasoningChunk) and chunk.text.__class__ is str:
-        return len(chunk.text.encode("utf-8", "replace"))
-    if (
-        kind is Finish
-        and chunk.finish_reason.__class__ is str
-        and chunk.finish_reason in _REASONS
-        and (chunk.usage is None or chunk.usage.__class__ is Usage)
-        and chunk.model.__class__ in _MAYBE
-        and chunk.response_id.__class__ in _MAYBE
-        and chunk.meta is None
-    ):
-        return 0
-    if problem := _problem(chunk):
+    # The chunks of every answer are found valid at once, in a tenth of the time.
+    if kind is TextChunk or kind is ReasoningChunk:
+        is_valid = chunk.text.__class__ is str
+    elif kind is ToolCallChunk:
+        is_valid = (
+            chunk.index.__class__,
+            chunk.id.__class__,
+            chunk.name.__class__,
+            chunk.arguments.__class__,
+            chunk.meta.__class__,
+        ) in _CALLS
+    elif kind is Finish:
+        is_valid = (
+            chunk.finish_reason in _REASONS
+            and (
+                chunk.finish_reason.__class__,
+                chunk.usage.__class__,
+                chunk.model.__class__,
+                chunk.response_id.__class__,
+                chunk.meta.__class__,
+            )
+            in _ENDS
+        )
+    else:
+        is_valid = False
+    if not is_valid and (problem := _problem(chunk)):
         raise ModelError(f"the model sent {problem}; fix its adapter")
-    text = chunk.arguments if isinstance(chunk, ToolCallChunk) else getattr(chunk, "text", "")
-    return len(text.encode("utf-8", "replace"))
+    if isinstance(chunk, ToolCallChunk):
+        return len(chunk.arguments.encode("utf-8", "replace"))
+    if isinstance(chunk, (TextChunk, ReasoningChunk)):
+        return len(chunk.text.encode("utf-8", "replace"))
+    return 0
 
 
 def _problem(chunk: Any) -> str | None:
