@@ -34,7 +34,6 @@ from hookline._hooks.wrappers import wrap
 from hookline._model.assembly import Assembly, PartKind
 from hookline._model.chunks import measure
 from hookline._model.model import (
-    Chunk,
     Delta,
     FileChunk,
     Finish,
@@ -310,7 +309,7 @@ async def _iterator(chunks: Any) -> Any:
 # ── one chunk ───────────────────────────────────────────────────────────────────────────────
 
 
-async def _take(chat: Chat, asm: Assembly, chunk: Chunk) -> None:
+async def _take(chat: Chat, asm: Assembly, chunk: Delta) -> None:
     """Pass one chunk through onDelta. End the open part first if the chunk begins another."""
     if asm.first is None and chat.making.asking:
         asm.first = chat.deadlines.clock()
