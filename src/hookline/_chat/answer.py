@@ -256,7 +256,10 @@ async def _read_chunks(chat: Chat, asm: Assembly, chunks: AsyncIterator[Any]) ->
             asm.text.append(text)
             chat.put(TextDelta(chat_id=chat_id, iteration=iteration, text=text))
         elif finish is not None:
-            raise _after_finish(kind)
+            raise ModelError(
+                f"the model sent a {kind.__name__} after its Finish; its adapter must yield Finish "
+                "last"
+            )
         else:
             remaining -= measure(chunk)
             if remaining < 0:
@@ -267,12 +270,6 @@ async def _read_chunks(chat: Chat, asm: Assembly, chunks: AsyncIterator[Any]) ->
             else:
                 await _take(chat, asm, chunk)
     return finish
-
-
-def _after_finish(kind: type[Any]) -> ModelError:
-    return ModelError(
-        f"the model sent a {kind.__name__} after its Finish; its adapter must yield Finish last"
-    )
 
 
 def _too_long(limit: int) -> ModelError:

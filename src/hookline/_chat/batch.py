@@ -141,9 +141,9 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                     await put(chat, self.iteration, run)
                 if run.state not in _NOT_DUE:
                     due.append(run)
-            if len(due) > 1 and _may_wait(due):
+            if len(due) > 1 and any(run.state in (READY, ASKING) for run in due):
                 await self._complete_together(due)
-            else:
+            else:  # one call, or calls that do not wait
                 for run in due:
                     await self._run(run)
                     await self._finish(run)
@@ -526,11 +526,6 @@ def _deciders(effects: Sequence[tuple[Hook, str]]) -> dict[str, tuple[str, ...]]
         "hooks": tuple(dict.fromkeys([hook.name for hook, _ in effects])),
         "hook_ids": tuple(dict.fromkeys([id for id in ids if id is not None])),
     }
-
-
-def _may_wait(runs: Sequence[CallRun]) -> bool:
-    """Whether one of these calls may wait, for its handler or for an answer."""
-    return any(run.state in (READY, ASKING) for run in runs)
 
 
 def _calls_for_later(runs: Sequence[CallRun]) -> list[CallRun]:

@@ -81,7 +81,7 @@ class Channel:
         return event
 
     def wake_reader(self) -> None:
-        """Wake the reader, which waits."""
+        """Wake the reader if it waits."""
         reader, self.reader = self.reader, None
         if reader is not None and not reader.done():
             reader.set_result(None)
