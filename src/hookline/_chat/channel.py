@@ -8,8 +8,8 @@ runs.
 
 Putting never waits, and some events follow another event without a wait of their own. `MARGIN`
 holds them: an event that ends the open part, the event that was waited for, and one that ends the
-answer or the step. A sub-agent may have one such event, too. So at most `SIZE` events are buffered,
-one for each running sub-agent, and the last event of the root chat.
+answer or the step. Each call that runs beside others may have one such event, too, and so may its
+sub-agent. So at most `SIZE` events are buffered, these, and the last event of the root chat.
 
 The one reader waits for a future, writers in a queue of futures. Putting an event wakes the reader;
 taking an event wakes the first writer if it has room. Waking a task does not run it: a writer goes
