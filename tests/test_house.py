@@ -921,7 +921,6 @@ def test_a_module_has_330_lines_at_most_unless_the_list_says_why(module: str) ->
 
 
 LONG = {
-    ("_chat.answer", "_read"),  # the hot way of a chunk, where each call would be paid for
     ("_chat_methods", "chat"),  # all that a chat may be told
     ("cli._main", "chat"),  # every option of the command
     ("cli._main", "serve"),  # every option of the command
@@ -952,10 +951,7 @@ def _lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 # Cyclomatic complexity above 15, and why it is worth it.
 COMPLEX: dict[tuple[str, str], str] = {
     ("_base.json", "_check_data"): "one branch for each kind of JSON value",
-    ("_chat.answer", "_read"): "the hot way of a chunk",
-    ("_hooks.call_rules", "_drive"): "the loop of all hooks but wrappers, read as one",
     ("_tools.callables", "parse_docstring"): "three styles of docstrings",
-    ("_model.chunks", "check_chunk"): "one branch for each kind of chunk",
     ("_tools.issues", "_inside"): "one branch for each kind of type",
     ("_tools.schema", "inspect_callable"): "one check for each kind of parameter",
     ("providers._adapter.errors.failures", "service_error"): "one branch for each form of error",

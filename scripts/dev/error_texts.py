@@ -59,7 +59,7 @@ SIGNALS = {
 GIVERS = {
     "_hooks/wrappers.py:_ask_again": ("_chat/run_tool.py", "again"),
     "_hooks/registration.py:check_hook": ("_hooks/option_checks.py", "problem_of"),
-    "_model/chunks.py:check_chunk": ("_model/chunks.py", "_problem"),
+    "_model/chunks.py:measure": ("_model/chunks.py", "_problem"),
 }
 # A text that repeats what another error says.
 REPEATED = {"output=⟨whole⟩: ⟨str(error).partition(': ')[2]⟩"}

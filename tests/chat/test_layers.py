@@ -2,8 +2,8 @@
 
 from tests.benchmarks.where import calls_of_a_unit, calls_ours
 
-CALLS = 150
-COROUTINES = 34
+CALLS = 124
+COROUTINES = 31
 
 
 async def test_an_iteration_with_a_tool_passes_few_layers():

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hookline import Source, Usage
-from hookline._model.chunks import check_chunk
+from hookline._model.chunks import measure
 from hookline.errors import ModelError
 from hookline.models import (
     FileChunk,
@@ -45,8 +45,9 @@ VALID: list[Any] = [
 
 
 @pytest.mark.parametrize("chunk", VALID, ids=repr)
-def test_a_valid_chunk_is_returned(chunk: Any) -> None:
-    assert check_chunk(chunk) is chunk
+def test_a_valid_chunk_is_measured(chunk: Any) -> None:
+    text = getattr(chunk, "text", getattr(chunk, "arguments", ""))
+    assert measure(chunk) == len(text.encode())
 
 
 INVALID: list[tuple[Any, str]] = [
@@ -71,5 +72,5 @@ INVALID: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("chunk", "problem"), INVALID, ids=[each for _, each in INVALID])
 def test_the_error_names_the_field_that_is_wrong(chunk: Any, problem: str) -> None:
     with pytest.raises(ModelError) as raised:
-        check_chunk(chunk)
+        measure(chunk)
     assert str(raised.value) == f"the model sent {problem}; fix its adapter"

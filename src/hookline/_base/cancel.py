@@ -122,7 +122,7 @@ class Limit(msgspec.Struct, eq=False):
     """One running time limit."""
 
     task: asyncio.Task[object]
-    when: float  # in the time that the chat could use
+    when: float  # by the chat's clock; a pause puts it off
     owner: object  # the tool, or the name of a hook
     seconds: float
     has_fired: bool = False
@@ -141,7 +141,6 @@ class Deadlines:
         "_limits",
         "_loop",
         "_paused_at",
-        "_paused_total",
         "_pauses",
         "_time",
         "_timer",
@@ -160,9 +159,8 @@ class Deadlines:
         self._limits: dict[Limit, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._due = inf  # when the timer fires
-        self._paused_total = 0.0  # time spent waiting for room, so far
+        self._pauses = 0  # how many writers wait for room
         self._paused_at = 0.0
-        self._pauses = 0
 
     def enter(self) -> asyncio.AbstractEventLoop:
         """Use the clock of the running event loop, including one that a test controls."""
@@ -174,17 +172,19 @@ class Deadlines:
                 self.clock = loop.time
         return loop
 
-    async def run(self, work: Awaitable[T], seconds: float, owner: object) -> T:
+    async def run(self, work: Awaitable[T], seconds: float | None, owner: object) -> T:
         """Await `work`; raises Expired if it was cancelled because the time ran out.
 
-        `owner` has a name, or is a name.
+        `seconds`: None for no limit. `owner` has a name, or is a name.
         """
         task = asyncio.current_task(self._loop or self.enter())
         assert task is not None  # hooks and tools run in tasks
-        limit = Limit(task, self._now() + seconds, owner, seconds)
+        seconds = inf if seconds is None else seconds
+        began = self._paused_at if self._pauses else self._time()
+        limit = Limit(task, began + seconds, owner, seconds)
         earlier = task.cancelling()  # by other code, before this work
         self._limits[limit] = None
-        if limit.when + self._paused_total < self._due:
+        if limit.when < self._due:
             self._set_timer()
         try:
             return await work
@@ -195,16 +195,13 @@ class Deadlines:
             raise
         finally:
             del self._limits[limit]
-            if limit.late is not None:
-                limit.late.cancel()
-            # Take back the limit's cancellation, and only that one: the supervisor counts those
-            # of other code. Work that swallowed the cancellation may have taken it back itself.
-            if limit.has_fired and task.cancelling() > earlier:
-                task.uncancel()
-
-    def _now(self) -> float:
-        """The time that the chat could use so far; it stands still during a pause."""
-        return (self._paused_at if self._pauses else self._time()) - self._paused_total
+            if limit.has_fired:
+                if limit.late is not None:
+                    limit.late.cancel()
+                # Take back the limit's cancellation, and only that one: the supervisor counts those
+                # of other code. Work that swallowed the cancellation may have taken it back itself.
+                if task.cancelling() > earlier:
+                    task.uncancel()
 
     def _set_timer(self) -> None:
         """Set the timer for the limit that expires next.
@@ -215,7 +212,7 @@ class Deadlines:
             self._timer.cancel()
             self._timer = None
         waiting = [limit.when for limit in self._limits if not limit.has_fired]
-        self._due = min(waiting, default=inf) + self._paused_total
+        self._due = min(waiting, default=inf)
         if self._due < inf and self._loop is not None:
             self._timer = self._loop.call_at(self._due, self._fire)
 
@@ -224,7 +221,7 @@ class Deadlines:
         self._due = inf
         if self._pauses or self._loop is None:  # `resume` sets the timer again
             return
-        now = self._now()
+        now = self._time()
         for limit in self._limits:
             if limit.when <= now and not limit.has_fired:
                 limit.has_fired = True
@@ -258,10 +255,11 @@ class Deadlines:
         if self.parent is not None:
             self.parent.resume()
         self._pauses -= 1
-        if not self._pauses:
-            self._paused_total += self._time() - self._paused_at
-            if self._limits:
-                self._set_timer()
+        if not self._pauses and self._limits:
+            paused = self._time() - self._paused_at
+            for limit in self._limits:
+                limit.when += paused
+            self._set_timer()
 
     def close(self) -> None:
         """Stop the timers at the end of the chat."""

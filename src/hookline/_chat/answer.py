@@ -8,9 +8,8 @@ while it is closed never replaces the result of the call.
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
 from inspect import isawaitable
-from math import inf
 from types import AsyncGeneratorType
 from typing import Any, Final
 
@@ -33,9 +32,8 @@ from hookline._hooks.call_rules import flow
 from hookline._hooks.points import AroundRequest, OnDelta
 from hookline._hooks.wrappers import wrap
 from hookline._model.assembly import Assembly, PartKind
-from hookline._model.chunks import check_chunk
+from hookline._model.chunks import measure
 from hookline._model.model import (
-    Chunk,
     Delta,
     FileChunk,
     Finish,
@@ -48,7 +46,7 @@ from hookline._model.model import (
     ToolCallChunk,
     without_foreign_items,
 )
-from hookline._record.runtime import Json, Key
+from hookline._record.runtime import LOCAL, Json, Key
 
 RESPONSE_JSON: Final[Json[ModelResponse | Stop]] = Json(ModelResponse | Stop)
 
@@ -72,7 +70,7 @@ async def ask_model(
     response: Any = await chat.runtime.step(key, source, RESPONSE_JSON, chat, argument)
     if chat.replayed:
         if isinstance(response, ModelResponse):
-            _new_assembly(chat).recall(response)
+            _begin_answer(chat).recall(response)
         # A replay runs no wrapper, so the record tells which tools the wrappers had offered.
         if making.sent_tools is not None and request is not None:
             tools = tools_by_name(request.tools, making.sent_tools)
@@ -107,25 +105,24 @@ async def _with_wrappers(chat: Chat, request: ModelRequest) -> ModelResponse | S
     return response if response.timing is None else replace(response, timing=None)
 
 
-async def _begin_answer(chat: Chat) -> Assembly:
-    """Begin an answer. Text that an earlier attempt has shown is taken back."""
-    if chat.attempt > 1:
-        chat.making.visible = True  # the life that was interrupted may have shown some text
-    if chat.making.visible:
-        # First: if this is cut off, the earlier text is still shown, and kept.
-        await take_back(chat)
-    chat.making.streamed = None
-    return _new_assembly(chat)
-
-
-def _new_assembly(chat: Chat) -> Assembly:
-    """A new assembly. The call ids of an answer that is taken back are free again."""
-    if chat.making.assembly is not None:
-        chat.making.assembly.forget()
+def _begin_answer(chat: Chat) -> Assembly:
+    """Begin an answer. The call ids of an answer that is taken back are free again."""
+    making = chat.making
+    if making.assembly is not None:
+        making.assembly.forget()
+    making.streamed = None
     limit = chat.config.limits.argument_bytes
-    asm = Assembly(chat.conversation.call_ids, chat.chat_id, chat.iteration, limit)
-    chat.making.assembly = asm
-    return asm
+    making.assembly = Assembly(chat.conversation.call_ids, chat.chat_id, chat.iteration, limit)
+    return making.assembly
+
+
+async def _take_back_earlier(chat: Chat) -> None:
+    """Take back the text of an earlier attempt, which an earlier life may have shown.
+
+    This comes first: if it is cut off, the text is still shown, and kept.
+    """
+    chat.making.visible = True
+    await take_back(chat)
 
 
 async def show_answer(chat: Chat, response: ModelResponse) -> ModelResponse | Stop:
@@ -138,7 +135,9 @@ async def show_answer(chat: Chat, response: ModelResponse) -> ModelResponse | St
 
 async def replay_answer(chat: Chat, response: ModelResponse) -> ModelResponse:
     """Show an answer from a hook through onDelta, one delta for each part."""
-    asm = await _begin_answer(chat)
+    if chat.making.visible or (chat.runtime is not LOCAL and chat.attempt > 1):
+        await _take_back_earlier(chat)
+    asm = _begin_answer(chat)
     response = without_surrogates(response)
     for index, part in enumerate(response.parts):
         if isinstance(part, Text):
@@ -164,22 +163,28 @@ async def replay_answer(chat: Chat, response: ModelResponse) -> ModelResponse:
 async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
     """The model's answer, within the time limit: a service may send for ever."""
     making, limit = chat.making, chat.config.limits.request_seconds
-    asm = await _begin_answer(chat)
+    if making.visible or (chat.runtime is not LOCAL and chat.attempt > 1):
+        await _take_back_earlier(chat)
+    asm = _begin_answer(chat)
     if request.messages is not making.base_messages:  # the history itself, which is valid
         request = _check_messages(request)
     if request.output is not None:
         request = without_foreign_items(request)
-    work = _read(chat, asm, request)
     try:
-        if limit is None or limit == inf:
-            finish = await work
-        else:
-            finish = await chat.deadlines.run(work, limit, "the model")
+        finish = await chat.deadlines.run(_read(chat, asm, request), limit, "the model")
     except Expired:
         raise IdleTimeoutError(
             f"the model call took longer than Limits.request_seconds={limit:g} and was stopped; "
             "try again, ask for a shorter answer, or raise the limit"
         ) from None
+    except CancelledError as exc:
+        if chat.broken or chat.cancelled:
+            raise
+        # Passed on, it would look as if the caller had cancelled the chat.
+        raise ModelError(
+            "the model raised CancelledError although nothing had cancelled it; its adapter must "
+            "raise a ModelError instead"
+        ) from exc
     if finish is None:
         raise ModelError(
             "the model's stream ended without Finish, so its answer may be cut off; "
@@ -207,81 +212,64 @@ def _check_messages(request: ModelRequest) -> ModelRequest:
 
 
 async def _read(chat: Chat, asm: Assembly, request: ModelRequest) -> Finish | None:
-    """Read the model's chunks. The middle of the loop is the hot path: one event a chunk."""
-    life, view, clock = chat.life, chat.view, chat.deadlines.clock
-    chat_id, iteration = chat.chat_id, chat.iteration
-    items, live = chat.channel.items, chat.live
-    limit = remaining = chat.config.limits.answer_bytes
-    asm.began, asm.reader_seconds = clock(), chat.progress.reader_seconds
-    finish: Finish | None = None
-    whole = False
+    """Open the model's stream, read it and close it."""
+    asm.began, asm.reader_seconds = chat.deadlines.clock(), chat.progress.reader_seconds
     chat.making.asking = True
     chunks: Any = None
+    finish: Finish | None = None
     try:
         chunks = request.model.stream(request)
         if not hasattr(chunks, "__aiter__"):
             chunks = await _iterator(chunks)
-        async for chunk in chunks:
-            if life.broken:  # no cancellation reaches a model that never suspends
-                chat.check()
-            kind: type[Any] = chunk.__class__
-            if kind is TextChunk and asm.hot and not view.onDelta:
-                # The same as `_take`, for the next piece of a text that no hook looks at.
-                text = chunk.text
-                if text.__class__ is not str or not text.isascii():
-                    text = clean_text(check_chunk(chunk).text)
-                    remaining -= len(text.encode()) - len(text)  # count bytes instead of characters
-                remaining -= len(text)
-                if remaining < 0:
-                    raise _too_long(limit)
-                if not text:
-                    continue
-                if not live:
-                    asm.text.append(text)
-                    continue
-                if len(items) > HIGH_WATER:
-                    await chat.room()
-                # Nothing is awaited from here on: a partial answer is exactly the shown text.
-                asm.text.append(text)
-                chat.put(TextDelta(chat_id=chat_id, iteration=iteration, text=text))
-            elif finish is not None:
-                raise ModelError(
-                    f"the model sent a {kind.__name__} after its Finish; its adapter must yield "
-                    "Finish last"
-                )
-            elif kind is Finish:
-                finish = check_chunk(chunk)
-                asm.hot = False  # a text after Finish must not take the branch above
-            else:
-                if asm.first is None:
-                    asm.first = clock()
-                remaining -= _size(check_chunk(chunk))
-                if remaining < 0:
-                    raise _too_long(limit)
-                await _take(chat, asm, chunk)
-        whole = chunks.__class__ is AsyncGeneratorType  # it closes itself at its end
-    except CancelledError as exc:
-        if chat.broken or chat.cancelled:
-            raise
-        # Passed on, it would look as if the caller had cancelled the chat.
-        raise ModelError(
-            "the model raised CancelledError although nothing had cancelled it; its adapter must "
-            "raise a ModelError instead"
-        ) from exc
+        finish = await _read_chunks(chat, asm, chunks)
     finally:
         chat.making.asking = False
-        if not whole:
+        # A generator that has ended is closed.
+        if finish is None or chunks.__class__ is not AsyncGeneratorType:
             await _close(chunks)
     return finish
 
 
-def _size(chunk: Chunk) -> int:
-    """The bytes of a chunk that count for `Limits.answer_bytes`."""
-    if isinstance(chunk, ToolCallChunk):
-        return len(chunk.arguments.encode("utf-8", "replace"))
-    if isinstance(chunk, (TextChunk, ReasoningChunk)):
-        return len(chunk.text.encode("utf-8", "replace"))
-    return 0
+async def _read_chunks(chat: Chat, asm: Assembly, chunks: AsyncIterator[Any]) -> Finish | None:
+    """Read the model's chunks to the end. The first branch is the hot path: one event a chunk."""
+    life, view, items, live = chat.life, chat.view, chat.channel.items, chat.live
+    chat_id, iteration = chat.chat_id, chat.iteration
+    limit = remaining = chat.config.limits.answer_bytes
+    finish: Finish | None = None
+    async for chunk in chunks:
+        if life.broken:  # no cancellation reaches a model that never suspends
+            chat.check()
+        kind: type[Any] = chunk.__class__
+        if kind is TextChunk and asm.hot and live and chunk.text and not view.onDelta:
+            # The same as `_take`, for the next piece of a text that no hook looks at.
+            text = chunk.text
+            if text.__class__ is str and text.isascii():
+                remaining -= len(text)
+            else:
+                remaining -= measure(chunk)
+                text = clean_text(text)
+            if remaining < 0:
+                raise _too_long(limit)
+            if len(items) > HIGH_WATER:
+                await chat.room()
+            # Nothing is awaited from here on: a partial answer is exactly the shown text.
+            asm.text.append(text)
+            chat.put(TextDelta(chat_id=chat_id, iteration=iteration, text=text))
+        elif finish is not None:
+            raise ModelError(
+                f"the model sent a {kind.__name__} after its Finish; its adapter must yield Finish "
+                "last"
+            )
+        else:
+            remaining -= measure(chunk)
+            if remaining < 0:
+                raise _too_long(limit)
+            if kind is Finish:
+                finish = chunk
+                asm.hot = False  # a text after Finish must not take the branch above
+            else:
+                await _take(chat, asm, chunk)
+    return finish
 
 
 def _too_long(limit: int) -> ModelError:
@@ -318,34 +306,32 @@ async def _iterator(chunks: Any) -> Any:
 # ── one chunk ───────────────────────────────────────────────────────────────────────────────
 
 
-async def _take(chat: Chat, asm: Assembly, chunk: Chunk) -> None:
+async def _take(chat: Chat, asm: Assembly, chunk: Delta) -> None:
     """Pass one chunk through onDelta. End the open part first if the chunk begins another."""
+    if asm.first is None and chat.making.asking:
+        asm.first = chat.deadlines.clock()
     if isinstance(chunk, ToolCallChunk):
         if asm.source is not None:
             await _end_source(chat, asm)
         id, name = asm.call(chunk)
         await _show_call(chat, chunk, id, name)
-    elif isinstance(chunk, (TextChunk, ReasoningChunk)):
-        if not chunk.text:
-            return
-        kind: PartKind = "text" if isinstance(chunk, TextChunk) else "reasoning"
-        if asm.source != kind:
-            if asm.source is not None:
-                await _end_source(chat, asm)
-            asm.source = kind
-        for delta in await _through(chat, chunk) if chat.view.onDelta else (chunk,):
-            await _emit(chat, asm, delta)
-    elif isinstance(chunk, (SourceChunk, FileChunk)):
-        await _end_source(chat, asm)
-        for delta in await _through(chat, chunk) if chat.view.onDelta else (chunk,):
-            await _emit(chat, asm, delta)
-        if asm.kind is not None:  # a hook replaced it by text
-            _finish_part(chat, asm, None)
-    else:
-        assert isinstance(chunk, PartEndChunk)
+    elif isinstance(chunk, PartEndChunk):
         if asm.source != chunk.part:
             await _end_source(chat, asm)  # a part without text: reasoning that is only signed
         await _end_part(chat, asm, chunk)
+    else:
+        kind: PartKind | None = None  # of a source or a file, which is a whole part
+        if isinstance(chunk, (TextChunk, ReasoningChunk)):
+            if not chunk.text:
+                return
+            kind = "text" if isinstance(chunk, TextChunk) else "reasoning"
+        if asm.source != kind:
+            await _end_source(chat, asm)
+            asm.source = kind
+        for delta in await _through(chat, chunk) if chat.view.onDelta else (chunk,):
+            await _emit(chat, asm, delta)
+        if kind is None and asm.kind is not None:  # a hook replaced it by text
+            _finish_part(chat, asm, None)
 
 
 async def _end_source(chat: Chat, asm: Assembly) -> None:

@@ -34,7 +34,7 @@ from msgspec.structs import replace
 from hookline._base.errors import ToolArgumentsError, ToolLimitError, UnknownToolError
 from hookline._base.events import ToolCallFinished, ToolCallStarted
 from hookline._base.json import NotJson, to_json_data
-from hookline._base.messages import RanCall, ToolCall, ToolMessage
+from hookline._base.messages import ModelPart, RanCall, ToolCall, ToolMessage
 from hookline._base.returns import (
     ApprovalRequest,
     Approve,
@@ -75,9 +75,10 @@ from hookline._hooks.call_rules import intercept
 from hookline._hooks.points import END, KEEP
 from hookline._hooks.registration import Hook
 from hookline._model.model import ModelRequest
-from hookline._record.runtime import CALL, CHILD_RUN, RESULT, RUN, Json
+from hookline._record.runtime import CALL, CHILD_RUN, LOCAL, RESULT, RUN, Json
 
 _CALL_VERDICT: Json[CallVerdict] = Json(CallVerdict)
+_NOT_DUE: Final = (*FOR_LATER, COMMITTED)
 ABORTED: Final = ToolFailure("not finished: the chat ended", type="Aborted")
 UNSEEN: Final = ToolFailure(
     "the call ran; the chat ended before its result was saved", type="Aborted"
@@ -125,46 +126,55 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
 
     async def run(self) -> bool:
         """Run the calls to their results; return False if some wait for an answer."""
-        limit = self.chat.config.limits.tool_calls
-        todo = self._open(limit)
+        chat = self.chat
+        limit = chat.config.limits.tool_calls
+        todo = deque(self.runs[:limit])
         while todo and (group := self._next_group(todo)):
             await self._decide(group)
             if self.stopping:  # stop the waiting calls and all later calls, too
-                group = self._open(limit)
+                group = self.runs[:limit]
                 todo.clear()
                 await self._decide(group)
+            due: list[CallRun] = []
             for run in group:
                 if run.state is ASKING:
-                    await put(self.chat, self.iteration, run)
-            await self._complete_all([run for run in group if run.state not in FOR_LATER])
+                    await put(chat, self.iteration, run)
+                if run.state not in _NOT_DUE:
+                    due.append(run)
+            if len(due) > 1 and any(run.state in (READY, ASKING) for run in due):
+                await self._complete_together(due)
+            else:  # one call, or calls that do not wait
+                for run in due:
+                    await self._run(run)
+                    await self._finish(run)
         if not todo and len(self.runs) > limit:  # a later chat may still have calls before these
             await self._refuse_surplus(self.runs[limit:])
-        if _calls_for_later(self.runs):
+        if self.overtaken or self.place < len(self.runs):
             return False
-        self.chat.making.batch = None
+        chat.making.batch = None
         return True
 
-    def _open(self, limit: int) -> deque[CallRun]:
-        """The calls up to the limit that are not written yet."""
-        return deque([run for run in self.runs[:limit] if run.state is not COMMITTED])
-
-    def _next_group(self, todo: deque[CallRun]) -> Sequence[CallRun]:
+    def _next_group(self, todo: deque[CallRun]) -> list[CallRun]:
         """Take the next calls that may run at the same time, or one call that must run alone.
 
         The group is empty if the next call must not overtake a call that waits.
         """
+        chat = self.chat
         group: list[CallRun] = []
         while todo:
-            run = todo[0]
+            run = todo.popleft()
+            if run.state is COMMITTED:  # by an earlier chat
+                continue
             # As late as possible, since scopes may change. A call that was asked about keeps its
             # tool; `admit` checks whether the tool is still there.
             if run.request is None:
-                look_up(self.chat, self.request, run)
+                look_up(chat, self.request, run)
             tool = run.tool
-            alone = not self.chat.config.parallel_tools or (tool is not None and not tool.parallel)
+            alone = not chat.config.parallel_tools or (tool is not None and not tool.parallel)
             if alone and (group or _calls_for_later(self.runs[: run.place])):
+                todo.appendleft(run)
                 break
-            group.append(todo.popleft())
+            group.append(run)
             if alone:
                 break
         return group
@@ -174,56 +184,61 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
     async def _decide(self, group: Sequence[CallRun]) -> None:
         """Decide in order whether the calls may run, then announce them."""
         chat = self.chat
-        verdicts: list[tuple[CallRun, CallVerdict | None]] = []
+        for run in group:
+            if run.state is PROPOSED and not self.stopping and self._is_asked(run):
+                key = (CALL, self.iteration, run.id)
+                verdict = await chat.runtime.step(key, self._ask_hooks, _CALL_VERDICT, run)
+                if isinstance(verdict.answer, Stop):
+                    self.stop = self.stop or verdict.answer
+                    self.stopping = True
+                run.verdict = verdict
+        # Announced only now: if a hook raises, no call of the group looks as if it had begun.
         for run in group:
             if run.state is PROPOSED:
-                verdicts.append((run, await self._verdict(run)))
-        # Announced only now: if a hook raises, no call of the group looks as if it had begun.
-        for run, verdict in verdicts:
-            if verdict is not None:
-                run.call = verdict.call  # a replayed verdict has not set it
-            if len(chat.channel.items) > HIGH_WATER:
-                await chat.room()
-            chat.put(ToolCallStarted(chat_id=chat.chat_id, iteration=self.iteration, call=run.call))
-            if verdict is None:
-                run.move(READY)
-            else:
-                self._accept(run, verdict)
+                if run.verdict is not None:
+                    run.call = run.verdict.call  # a replayed verdict has not set it
+                if len(chat.channel.items) > HIGH_WATER:
+                    await chat.room()
+                chat.put(
+                    ToolCallStarted(chat_id=chat.chat_id, iteration=self.iteration, call=run.call)
+                )
+                if run.verdict is None:
+                    run.move(READY)
+                else:
+                    self._accept(run, run.verdict)
         if self.stopping:
             for run in group:
                 if run.state in (READY, ASKING, *FOR_LATER):
                     run.set(NOT_RUN_AFTER_STOP, "stopped")
                     run.move(FINAL)
 
-    async def _verdict(self, run: CallRun) -> CallVerdict | None:
-        """The verdict of the limit, on an unknown tool, or of the call's hooks, as a recorded step.
+    def _is_asked(self, run: CallRun) -> bool:
+        """Whether the call's hooks decide about it, or have decided in an earlier life.
 
-        None if nobody has a say: the call runs, unless `_decide` settles it after a Stop.
+        If not, it is refused here, past the limit or without its tool, or it may run.
         """
         chat, call = self.chat, run.call
-        key = (CALL, self.iteration, run.id)
-        if self.stopping:
-            return None
-        if not chat.runtime.has_begun(key):
-            error: Exception | None = None
-            if run.place >= chat.config.limits.tool_calls:
-                error = ToolLimitError(call.name, chat.config.limits.tool_calls)
-            elif run.tool is None or chat.runtime.has_passed(key):
-                # An earlier life knew no such tool, or was past its limit: the result is recorded.
-                names = [tool.name for tool in self.request.tools] if self.request else []
-                error = UnknownToolError(call.name, names)
-            elif not (chat.view.preToolCall or run.tool.client):
-                run.judged = call
-                return None
-            if chat.has_run(self.iteration, run.id):
-                return None  # decided in an earlier life, without hooks
-            if error is not None:
-                return _failed(call, error)
-        verdict = await chat.runtime.step(key, self._ask_hooks, _CALL_VERDICT, run)
-        if isinstance(verdict.answer, Stop):
-            self.stop = self.stop or verdict.answer
-            self.stopping = True
-        return verdict
+        has_passed = False
+        if chat.runtime is not LOCAL:
+            key = (CALL, self.iteration, run.id)
+            if chat.runtime.has_begun(key):
+                return True
+            has_passed = chat.runtime.has_passed(key)
+        error: Exception | None = None
+        if run.place >= chat.config.limits.tool_calls:
+            error = ToolLimitError(call.name, chat.config.limits.tool_calls)
+        elif run.tool is None or has_passed:
+            # An earlier life knew no such tool, or was past its limit: the result is recorded.
+            names = [tool.name for tool in self.request.tools] if self.request else []
+            error = UnknownToolError(call.name, names)
+        elif not (chat.view.preToolCall or run.tool.client):
+            run.judged = call
+            return False
+        if chat.has_run(self.iteration, run.id):
+            return False  # decided in an earlier life, without hooks
+        if error is not None:
+            run.verdict = _failed(call, error)
+        return error is None
 
     async def _ask_hooks(self, run: CallRun) -> CallVerdict:
         ctx = before_call(self.chat, run, run.call)
@@ -303,22 +318,17 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                 if run.request is None:
                     look_up(self.chat, self.request, run)
                 await self._decide([run])
-                await self._complete_all([run])
-
-    # ── running ─────────────────────────────────────────────────────────────────────────────
-
-    async def _complete_all(self, runs: list[CallRun]) -> None:
-        """Complete the calls one by one, or at the same time if one of several may wait."""
-        if len(runs) > 1 and any(run.state in (READY, ASKING) for run in runs):
-            turn = self.chat.runtime.lock()  # one result at a time
-            jobs = [partial(self._complete_beside, run, turn) for run in runs]
-            await self.chat.runtime.gather(jobs)
-        else:
-            for run in runs:
                 await self._run(run)
                 await self._finish(run)
 
-    async def _complete_beside(self, run: CallRun, turn: AbstractAsyncContextManager[None]) -> None:
+    # ── running ─────────────────────────────────────────────────────────────────────────────
+
+    async def _complete_together(self, due: Sequence[CallRun]) -> None:
+        """Complete the calls at the same time, each in a task of its own."""
+        turn = self.chat.runtime.lock()  # one result at a time
+        await self.chat.runtime.gather([partial(self._complete, run, turn) for run in due])
+
+    async def _complete(self, run: CallRun, turn: AbstractAsyncContextManager[None]) -> None:
         """Complete the call in a task of its own."""
         chat = self.chat
         try:
@@ -385,12 +395,10 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                 # Hooks see the result as the model would read it.
                 run.result = bounded(run.result, chat.config.limits.output_bytes)
                 hooks = chat.view.onToolCallResult or chat.view.onToolCallError
-                if chat.asks(hooks, RESULT, self.iteration, run.id):
-                    await ask_hooks(chat, self.iteration, run)
-                run.move(FINAL)
+                key = (RESULT, self.iteration, run.id)
+                if chat.asks(hooks, key):
+                    await ask_hooks(chat, key, run)
             self.stop = self.stop or run.stop
-            if len(chat.channel.items) > HIGH_WATER:
-                await chat.room()
             self._report(run)
         while self.place < len(self.runs):
             run = self.runs[self.place]
@@ -399,7 +407,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             elif run.state is FINISHED:
                 if self.overtaken:
                     chat.conversation.disorder()
-                await commit(chat, run.message_for(chat.next_id()), run=run)
+                await commit(chat, run.to_message(), run=run)
             elif run.state is not COMMITTED:
                 return
             self.place += 1
@@ -410,6 +418,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         assert result is not None
         if not isinstance(result, ToolResult):
             result = result.told()  # an event that is kept must not keep a traceback
+        run.move(FINISHED)
         chat.put(
             ToolCallFinished(
                 chat_id=chat.chat_id,
@@ -420,7 +429,6 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                 result=result,
             )
         )
-        run.move(FINISHED)
 
     # ── the end of a broken chat ────────────────────────────────────────────────────────────
 
@@ -435,7 +443,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                 self._report(run)
             if run.message is None:  # preMessage has not run
                 with suppress(Exception):  # of a hook or the store; written below
-                    await commit(chat, run.message_for(chat.next_id()), run=run)
+                    await commit(chat, run.to_message(), run=run)
             if run.state < WRITING:  # a hook or the store has refused it
                 await write_past_hooks(chat, self._message(run), run)
 
@@ -483,7 +491,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
 
     def _message(self, run: CallRun) -> ToolMessage:
         """The call's message: from preMessage if that has run, else a new one."""
-        return run.message or run.message_for(self.chat.next_id())
+        return run.message or run.to_message()
 
     def pending_step(self) -> PendingStep:
         """The step as a resumed chat needs it."""
@@ -531,10 +539,15 @@ def _failed(call: ToolCall, error: Exception) -> CallVerdict:
 
 
 def open_batch(
-    chat: Chat, iteration: int, calls: Sequence[ToolCall], request: ModelRequest | None
-) -> ToolBatch:
-    """A new batch of these calls."""
-    runs = [CallRun(call.id, call, place, model_call=call) for place, call in enumerate(calls)]
+    chat: Chat, iteration: int, parts: Sequence[ModelPart], request: ModelRequest | None
+) -> ToolBatch | None:
+    """A new batch of the calls among these parts of an answer; None if there are none."""
+    runs: list[CallRun] = []
+    for part in parts:
+        if type(part) is ToolCall:
+            runs.append(CallRun(part.id, part, len(runs), model_call=part))
+    if not runs:
+        return None
     batch = ToolBatch(chat=chat, iteration=iteration, request=request, runs=runs)
     chat.making.batch = batch
     return batch

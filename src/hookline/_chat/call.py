@@ -2,17 +2,17 @@
 
 A call is in one state at a time, and MOVES is the whole of its life:
 
-    PROPOSED ─┬─ READY ── RUNNING ── FINAL ── FINISHED ── (WRITING) ── COMMITTED
-              ├─ ASKING ── (WAITING) ── READY, AT_CLIENT or NOT_RUN  (an ending chat settles any)
-              ├─ AT_CLIENT ─ POSTED ─ FINAL
-              └─ NOT_RUN ──────────── FINAL
+    PROPOSED ─┬─ READY ── RUNNING ── FINISHED ── (WRITING) ── COMMITTED
+              ├─ ASKING ── (WAITING) ── READY, AT_CLIENT or NOT_RUN
+              ├─ AT_CLIENT ─ POSTED ─ FINISHED
+              └─ NOT_RUN ──────────── FINISHED
 
 Only a store makes a message wait in WRITING. A RUNNING call may have its result, which hooks have
 not seen. A resumed chat sets the state in which an earlier chat has left a call (`resume.py`).
 
-A call past PROPOSED was announced by ToolCallStarted. A FINAL result is final: no further hook
-changes it. A message is written once because a call past FINISHED is not written again. From
-WRITING on, only the write itself moves the call.
+A Stop, a failing hook and the end of the chat settle a call in any state: it is FINAL until its end
+is published. From FINAL on, no hook changes the result. A call past PROPOSED was announced. A call
+past FINISHED is not written again; from WRITING on, only the write itself moves it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class CallState(IntEnum):
     NOT_RUN = 5  # it has an answer and does not run
     RUNNING = 6  # its handler, or a wrapper
     POSTED = 7  # its client has brought the result, which hooks have not seen
-    FINAL = 8  # its result is final
+    FINAL = 8  # its result is final; ToolCallFinished is not out
     FINISHED = 9  # ToolCallFinished is out; its message waits for its turn
     WRITING = 10  # the write of its message has begun
     COMMITTED = 11  # its message is in history
@@ -71,9 +71,9 @@ MOVES: Final = {
     ASKING: {WAITING, READY, AT_CLIENT, NOT_RUN, FINAL},
     WAITING: {READY, AT_CLIENT, NOT_RUN, FINAL},
     AT_CLIENT: {POSTED, FINAL},
-    NOT_RUN: {FINAL},
-    RUNNING: {WAITING, FINAL},
-    POSTED: {FINAL},
+    NOT_RUN: {FINISHED, FINAL},
+    RUNNING: {FINISHED, WAITING, FINAL},
+    POSTED: {FINISHED, FINAL},
     FINAL: {FINISHED, WRITING, COMMITTED},  # a call that was not announced is not reported
     FINISHED: {WRITING, COMMITTED},
     WRITING: {COMMITTED, FINISHED},  # back, if the store has refused it
@@ -105,6 +105,7 @@ class CallRun(msgspec.Struct, eq=False):
     tool: AnyTool | None = None
     scope: Scope | None = None
     is_offered: bool = False  # by this step's final request
+    verdict: CallVerdict | None = None  # on whether it may run; None if nobody has a say
     request: ApprovalRequest | None = None
     approval: Approve | None = None  # which the request has already, from a hook or a rule
     approved: ToolCall | None = None  # as the approver has allowed it
@@ -178,7 +179,7 @@ class CallRun(msgspec.Struct, eq=False):
         failure = _RAN if self.ran else _NOT_RUN
         self.set(failure, "error" if self.outcome in ("ok", "answered") else self.outcome)
 
-    def message_for(self, id: str) -> ToolMessage:
+    def to_message(self) -> ToolMessage:
         """The message with the result for the model."""
         result = self.result
         media: tuple[MediaPart, ...] = ()
@@ -191,7 +192,6 @@ class CallRun(msgspec.Struct, eq=False):
             text = json_text({"error": error})
         as_made = self.call is self.model_call
         return ToolMessage(
-            id=id,
             call_id=self.id,
             name=self.call.name,
             text=text,

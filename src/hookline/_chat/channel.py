@@ -8,14 +8,14 @@ runs.
 
 Putting never waits, and some events follow another event without a wait of their own. `MARGIN`
 holds them: an event that ends the open part, the event that was waited for, and one that ends the
-answer or the step. A sub-agent may have one such event, too. So at most `SIZE` events are buffered,
-one for each running sub-agent, and the last event of the root chat.
+answer or the step. Each call that runs beside others may have one such event, too, and so may its
+sub-agent. So at most `SIZE` events are buffered, these, and the last event of the root chat.
 
-Readers and writers wait in a queue of futures each. Putting an event wakes the first reader in its
-queue; taking an event wakes the first writer if it has room. Waking a task does not run it: a
-writer goes on until the channel is full, and the reader until it is empty. So they change places
-about once in `SIZE` events. A woken task checks again. A task that is woken and cancelled at once
-wakes the next task.
+The one reader waits for a future, writers in a queue of futures. Putting an event wakes the reader;
+taking an event wakes the first writer if it has room. Waking a task does not run it: a writer goes
+on until the channel is full, and the reader until it is empty. So they change places about once in
+`SIZE` events. A woken task checks again. A writer that is woken and cancelled at once wakes the
+next writer.
 
 The channel of a chat without a reader fills, too. When it is full, the writer empties it and gives
 way to other tasks. A channel is closed when the chat ends or its reader leaves, so that no writer
@@ -42,13 +42,14 @@ HIGH_WATER: Final = SIZE - MARGIN
 class Channel:
     """The events between the writers of a run and its reader."""
 
-    __slots__ = ("closed", "items", "readers", "seq", "unread", "writers")
+    __slots__ = ("closed", "items", "reader", "seq", "unread", "writers")
 
     def __init__(self, *, unread: bool = False) -> None:
         self.items: deque[ChatEvent] = deque()
         self.seq = 0
         """The number of the last event of the root chat and all its sub-agents."""
-        self.readers: list[Future[None]] = []
+        self.reader: Future[None] | None = None
+        """The reader that waits for an event."""
         self.writers: list[Future[None]] = []
         self.unread = unread
         """The chat has no reader."""
@@ -62,54 +63,63 @@ class Channel:
                 self.items.clear()
                 await give_way()
             else:
-                await _turn(self.writers, get_running_loop())
+                await self._turn()
 
     async def get(self, loop: AbstractEventLoop) -> ChatEvent | None:
         """Take the next event, waiting for it in this event loop; None after the last."""
         while not self.items:
             if self.closed:
                 return None
-            await _turn(self.readers, loop)
+            self.reader = loop.create_future()
+            try:
+                await self.reader
+            finally:
+                self.reader = None
         event = self.items.popleft()
         if self.writers and len(self.items) <= HIGH_WATER:
-            wake(self.writers)
+            self._wake_writer()
         return event
+
+    def wake_reader(self) -> None:
+        """Wake the reader if it waits."""
+        reader, self.reader = self.reader, None
+        if reader is not None and not reader.done():
+            reader.set_result(None)
 
     def end(self) -> None:
         """Close the channel after the last event; the reader takes the remaining events."""
         self.closed = True
-        _wake_all(self.readers)
-        _wake_all(self.writers)
+        self.wake_reader()
+        while self.writers:
+            self._wake_writer()
 
     def drop(self) -> None:
         """Close the channel because its reader has left, and drop the remaining events."""
         self.items.clear()
         self.end()
 
+    async def _turn(self) -> None:
+        """Wait until this writer is woken."""
+        waiter: Future[None] = get_running_loop().create_future()
+        self.writers.append(waiter)
+        try:
+            await waiter
+        except BaseException:
+            if waiter in self.writers:
+                self.writers.remove(waiter)
+            elif not waiter.cancelled():
+                self._wake_writer()  # it was woken and cancelled at once
+            raise
 
-async def _turn(queue: list[Future[None]], loop: AbstractEventLoop) -> None:
-    """Wait until `wake` wakes this task's place in the queue."""
-    waiter: Future[None] = loop.create_future()
-    queue.append(waiter)
-    try:
-        await waiter
-    except BaseException:
-        if waiter in queue:
-            queue.remove(waiter)
-        elif not waiter.cancelled():
-            wake(queue)  # it was woken and cancelled at once
-        raise
-
-
-def wake(queue: list[Future[None]]) -> None:
-    """Wake the first that waits."""
-    while queue:
-        waiter = queue.pop(0)
-        if not waiter.done():
-            waiter.set_result(None)
-            return
+    def _wake_writer(self) -> None:
+        """Wake the first writer that waits."""
+        while self.writers:
+            waiter = self.writers.pop(0)
+            if not waiter.done():
+                waiter.set_result(None)
+                return
 
 
-def _wake_all(queue: list[Future[None]]) -> None:
-    while queue:
-        wake(queue)
+CLOSED: Final = Channel()
+"""The channel of every chat that is over."""
+CLOSED.end()

@@ -27,7 +27,7 @@ from hookline._base.messages import (
 )
 from hookline._chat.call import COMMITTED, FINISHED, WRITING, CallRun
 from hookline._chat.channel import HIGH_WATER
-from hookline._chat.shown import is_shown, show
+from hookline._chat.shown import show
 from hookline._chat.state import Chat
 from hookline._hooks.call_rules import intercept, notify
 from hookline._hooks.points import OnMessage, PreMessage
@@ -49,8 +49,9 @@ async def commit(
     `streamed`: the parts of an answer that were shown so far; if hooks change the answer, it is
     shown again. An answer that hooks have emptied is not written. `run`: the call of a tool result.
     """
-    key: Key = (MESSAGE, chat.progress.messages)
-    chat.progress.messages += 1
+    progress = chat.progress
+    key: Key = (MESSAGE, progress.messages)
+    progress.messages += 1
     # In an ending the key is not a count: the number of messages so far depends on timing, and
     # another life of the chat may have another ending.
     if chat.life.outcome is not None:
@@ -70,23 +71,25 @@ async def commit(
 async def _commit(
     chat: Chat, message: Message, streamed: tuple[ModelPart, ...] | None, run: CallRun | None
 ) -> Message:
-    message = _stamped(chat, message)
-    if chat.conversation.earlier_messages:  # an earlier life of the chat has written it
-        message = chat.conversation.earlier_messages[0]
+    conversation, view = chat.conversation, chat.view
+    if conversation.earlier_messages:  # an earlier life of the chat has written it
+        message = conversation.earlier_messages[0]
         take_ids(chat, message)
-    elif chat.view.preMessage:
-        message = await _pre_message(chat, message, run)
+    else:
+        message = _stamped(chat, message)
+        if view.preMessage:
+            message = await _pre_message(chat, message, run)
     if streamed is not None and isinstance(message, AssistantMessage):
-        if chat.view.preMessage:
+        if view.preMessage:
             message = message.replace(parts=parts_to_store(message.parts))
         # Before the write, so that in the events an answer comes before its MessageAdded.
-        if not is_shown(chat, message.parts, streamed):
+        if message.parts is not streamed or not chat.live:
             await show(chat, message.parts, streamed)
         if not message.parts:
             end_answer(chat)
             return message
-    if chat.conversation.ledger is None:
-        chat.conversation.commit(message)
+    if conversation.ledger is None:
+        conversation.commit(message)
         _enter(chat, message, run)
     else:
         await _store(chat, message, run)
@@ -95,7 +98,7 @@ async def _commit(
         await chat.room()
     chat.put(MessageAdded(chat_id=chat.chat_id, message=message))
     chat.progress.unannounced = None
-    if chat.view.onMessage:
+    if view.onMessage:
         await _on_message(chat, message)
     return message
 
@@ -108,7 +111,7 @@ async def _pre_message(chat: Chat, message: Message, run: CallRun | None) -> Mes
     except Exception:
         if run is not None:  # the ending writes this message in place of the refused one
             run.withhold()
-            run.message = run.message_for(message.id)
+            run.message = run.to_message()
         raise
     new = without_surrogates(ctx.message)
     return replace(new, chat_id=message.chat_id, at=message.at)
@@ -116,10 +119,11 @@ async def _pre_message(chat: Chat, message: Message, run: CallRun | None) -> Mes
 
 def _stamped(chat: Chat, message: Message) -> Message:
     """The message with its id, and with its chat and the time."""
-    question = chat.conversation.question
-    if question is not None and question.id == message.id:  # asked again: only its answer is new
-        return replace(message, chat_id=question.chat_id, at=question.at)
-    id = message.id or chat.next_id()
+    if message.id:
+        question = chat.conversation.question
+        if question is not None and question.id == message.id:  # only its answer is new
+            return replace(message, chat_id=question.chat_id, at=question.at)
+    id = message.id or f"{chat.chat_id}.{len(chat.messages)}"
     return replace(message, id=id, chat_id=chat.chat_id, at=chat.runtime.now())
 
 
@@ -184,12 +188,11 @@ def _append(chat: Chat, message: Message, run: CallRun | None) -> None:
 
 def _enter(chat: Chat, message: Message, run: CallRun | None) -> None:
     """Record that this chat has written the message. This is the only place that does."""
-    if run is not None:
-        assert isinstance(message, ToolMessage)
-        run.message = message
-        run.move(COMMITTED)
     if isinstance(message, AssistantMessage):
         end_answer(chat)
+    elif run is not None and isinstance(message, ToolMessage):
+        run.message = message
+        run.move(COMMITTED)
     chat.messages.append(message)
 
 

@@ -122,11 +122,11 @@ def _open_batch(chat: Chat) -> ToolBatch | None:
         batch: ToolBatch = chat.making.batch
         return batch
     last = chat.messages[-1] if chat.messages else None
-    if not isinstance(last, AssistantMessage) or not last.tool_calls:
+    if not isinstance(last, AssistantMessage):
         return None
     if chat.conversation.pending_step is not None:
         return None  # its calls wait for a later chat
-    return open_batch(chat, chat.iteration, last.tool_calls, None)
+    return open_batch(chat, chat.iteration, last.parts, None)
 
 
 async def _observe(chat: Chat, hook: Hook, key: Key) -> None:

@@ -205,7 +205,7 @@ async def _enter(
 ) -> _FirstStep:
     """Run preChat, deny the calls that still wait, and commit the user's message."""
     overrides, message_text, answer = AS_IT_IS, message, None
-    if chat.asks(chat.view.preChat, PRE_CHAT):
+    if chat.asks(chat.view.preChat, (PRE_CHAT,)):
         returns = recorded_pre_chat(chat)
         end = await chat.runtime.step((PRE_CHAT,), _pre_chat, returns, chat, message)
         chat.check()
@@ -262,7 +262,7 @@ async def _pre_stop(chat: Chat, reason: str | None) -> str | None:
     key = (PRE_STOP, chat.progress.stops)
     if chat.progress.continuations >= chat.config.limits.continuations:
         return None
-    if not chat.asks(chat.view.preStop, *key):
+    if not chat.asks(chat.view.preStop, key):
         return None
     inputs = await chat.runtime.step(key, _ask_to_stop, _INPUTS, chat, reason)
     chat.check()

@@ -35,7 +35,7 @@ async def fits(chat: Chat, may_go_on: bool) -> bool:
         issues = bad.issues
     else:
         key = (OUTPUT, chat.iteration)
-        if chat.asks(chat.config.output_validators, *key):
+        if chat.asks(chat.config.output_validators, key):
             issues = await chat.runtime.step(key, _issues, _ISSUES, chat, value)
             chat.check()
         if not issues:

@@ -18,7 +18,7 @@ from hookline._chat.call import FINAL, CallRun
 from hookline._chat.state import Chat
 from hookline._hooks.call_rules import intercept
 from hookline._hooks.points import OnToolCallError, OnToolCallResult
-from hookline._record.runtime import RESULT, Json
+from hookline._record.runtime import Json, Key
 from hookline._tools.scopes import Scope
 from hookline._tools.tool import unknown_tool
 
@@ -100,9 +100,8 @@ class FinalResult(msgspec.Struct, frozen=True, kw_only=True):
 _FINAL: Final[Json[FinalResult]] = Json(FinalResult)
 
 
-async def ask_hooks(chat: Chat, iteration: int, run: CallRun) -> None:
+async def ask_hooks(chat: Chat, key: Key, run: CallRun) -> None:
     """Pass the result through its hooks."""
-    key = (RESULT, iteration, run.id)
     try:
         final = await chat.runtime.step(key, _chains, _FINAL, chat, run)
     except BaseException:

@@ -102,7 +102,8 @@ def _reopen(chat: Chat, pending: PendingStep) -> ToolBatch:
     names = [name for name in pending.offered_tools if chat.config.scopes.find(name) is not None]
     tools = known_tools(chat, names, ())
     request = ModelRequest(model=chat.config.model, messages=(), tools=tools)
-    batch = open_batch(chat, pending.iteration, _waiting_message(chat).tool_calls, request)
+    batch = open_batch(chat, pending.iteration, _waiting_message(chat).parts, request)
+    assert batch is not None
     batch.stop = pending.stop
     results: dict[str, ToolMessage] = {}
     for message in reversed(chat.history):

@@ -11,7 +11,6 @@ import asyncio
 import sys
 from functools import partial
 from inspect import isawaitable
-from math import inf
 from typing import Any, Final, cast
 
 import anyio.to_thread
@@ -32,7 +31,7 @@ from hookline._base.json import BadArguments, clean_text, parse_arguments
 from hookline._base.log import log_throw
 from hookline._base.messages import CallOutcome, ToolCall
 from hookline._base.returns import CallResult, Stop, ToolFailure, ToolResult
-from hookline._chat.call import INTERRUPTED, CallRun, may_be_interrupted
+from hookline._chat.call import INTERRUPTED, CallRun
 from hookline._chat.child_history import ChildWaits, use_answers
 from hookline._chat.guards import NOT_RUN_AFTER_STOP, is_due, last_look
 from hookline._chat.request import FROM_HOOK
@@ -42,7 +41,7 @@ from hookline._conversations.history import MAY_HAVE_RUN
 from hookline._conversations.store import WaitingChild
 from hookline._hooks.points import AroundToolCall
 from hookline._hooks.wrappers import wrap
-from hookline._record.runtime import Json
+from hookline._record.runtime import LOCAL, Json
 from hookline._tools.check import Check, NotRun
 from hookline._tools.scopes import allows
 from hookline._tools.tool import AnyTool, UnknownTool
@@ -120,13 +119,9 @@ async def _earlier_result(chat: Chat, run: CallRun) -> CallResult | None:
     tool = run.tool
     if tool is None or tool.check is None:
         return None if tool is not None and tool.idempotent else MAY_HAVE_BEEN_RUN
-    seconds = _time_limit(chat, tool)
+    work = _call_check(chat, run, tool, tool.check)
     try:
-        work = _call_check(chat, run, tool, tool.check)
-        if seconds is None:
-            value = await work
-        else:
-            value = await chat.deadlines.run(work, seconds, tool.name)
+        value = await chat.deadlines.run(work, _time_limit(chat, tool), tool.name)
     except (Exception, Expired) as exc:
         log_throw(f"the check of tool {tool.name!r} could not tell whether the call has run", exc)
         return MAY_HAVE_BEEN_RUN
@@ -152,7 +147,8 @@ async def _call_check(chat: Chat, run: CallRun, tool: AnyTool, check: Check) -> 
 
 async def run_handler(chat: Chat, run: CallRun) -> Ran:
     """Run the call, through aroundToolCall, unless an earlier life may have run it."""
-    if chat.attempt > 1:  # before anything else: the tool may be gone, or its arguments changed
+    # First: the tool may be gone, or its arguments changed.
+    if chat.runtime is not LOCAL and chat.attempt > 1:
         earlier = await _earlier_result(chat, run)
         if earlier is not None:
             return Ran(result=earlier, began=isinstance(earlier, ToolResult))
@@ -262,11 +258,7 @@ async def _handle(chat: Chat, run: CallRun) -> CallResult:
         error = admit(chat, run)
         if error is not None:
             return error
-        work = _call(chat, run, tool)
-        if seconds is None:
-            value = await work
-        else:
-            value = await chat.deadlines.run(work, seconds, tool)
+        value = await chat.deadlines.run(_call(chat, run, tool), seconds, tool)
     except StopChat as stop:
         return _stop(run, stop)
     except Expired:
@@ -285,8 +277,7 @@ async def _handle(chat: Chat, run: CallRun) -> CallResult:
 
 def _time_limit(chat: Chat, tool: AnyTool) -> float | None:
     """The seconds that a call may take; None if there is no limit."""
-    seconds = tool.timeout if tool.timeout is not None else chat.config.limits.tool_timeout
-    return None if seconds == inf and not may_be_interrupted(tool) else seconds
+    return chat.config.limits.tool_timeout if tool.timeout is None else tool.timeout
 
 
 def _error(chat: Chat, run: CallRun, exc: Exception) -> ToolFailure:

@@ -29,13 +29,10 @@ DELTAS: Final[Mapping[PartKind, type[TextDelta] | type[ReasoningDelta]]] = {
 """The event that shows a piece of a part of this kind."""
 
 
-def is_shown(chat: Chat, final: tuple[ModelPart, ...], streamed: tuple[ModelPart, ...]) -> bool:
-    """Whether the text that was streamed shows the stored answer."""
-    return chat.live and (final is streamed or _visible(final) == _visible(streamed))
-
-
 async def show(chat: Chat, final: tuple[ModelPart, ...], streamed: tuple[ModelPart, ...]) -> None:
     """Show the stored answer. If hooks have changed it, take the streamed one back first."""
+    if chat.live and _visible(final) == _visible(streamed):
+        return
     if chat.attempt > 1:
         chat.making.visible = True  # by an interrupted attempt
     if _visible(streamed) or not chat.live:

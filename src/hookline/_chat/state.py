@@ -34,7 +34,7 @@ from hookline._base.messages import (
 from hookline._base.returns import Compaction, Response
 from hookline._base.run import Run
 from hookline._chat.asking import ask
-from hookline._chat.channel import Channel, wake
+from hookline._chat.channel import CLOSED, Channel
 from hookline._chat.config import ChatInput, Config
 from hookline._chat.inbox import Inbox
 from hookline._chat.life import Life, Phase, Sign, Verdict
@@ -45,7 +45,7 @@ from hookline._hooks.call_rules import OUTSIDE, Firing, Watch, intercept, notify
 from hookline._hooks.points import OnStatus, PreCompact
 from hookline._model.assembly import Assembly
 from hookline._model.model import ModelRequest, ModelResponse, model_name
-from hookline._record.runtime import LOCAL, RUN, Effects, Halted, Runtime
+from hookline._record.runtime import LOCAL, RUN, Effects, Halted, Key, Runtime
 from hookline._tools.tool import AnyTool
 
 NONE: Final[frozenset[str]] = frozenset()
@@ -423,8 +423,10 @@ class Chat:
         for chat in list(RUNNING.values()):
             if chat.input.parent is self:  # a sub-agent runs inside one of its tool calls
                 chat.halt(exc)
-        if self.life.move(Sign.HALT) and self.supervisor is not None:
-            self.supervisor.halt(exc or Halted("this life of the chat is over"))
+        if self.life.move(Sign.HALT):
+            self.channel = CLOSED
+            if self.supervisor is not None:
+                self.supervisor.halt(exc or Halted("this life of the chat is over"))
 
     def check(self) -> None:
         """Raise CancelledError if the chat was aborted or has failed."""
@@ -441,6 +443,7 @@ class Chat:
             del RUNNING[self.chat_id]
         self.supervisor = None
         self.making.batch = None
+        self.channel = CLOSED
         self.firing = OUTSIDE
         self.ending = None
 
@@ -452,8 +455,6 @@ class Chat:
         The caller waits for room before, except for the events that `MARGIN` holds. The event is
         frozen, but nobody else has it yet. A chat that is over publishes nothing more.
         """
-        if self.life.broken and self.over:
-            return
         channel = self.channel
         channel.seq = seq = channel.seq + 1
         force_setattr(event, "seq", seq)
@@ -461,8 +462,10 @@ class Chat:
             force_setattr(event, "path", self.path)
         if not channel.closed:
             channel.items.append(event)
-            if channel.readers:
-                wake(channel.readers)
+            if channel.reader is not None:
+                channel.wake_reader()
+        elif self.over:
+            return
         if self.view.subscribed:
             self.view.publish(event)
 
@@ -536,10 +539,6 @@ class Chat:
             )
         return await ask(self, call, prompt, schema)
 
-    def next_id(self) -> str:
-        """The id of the next message."""
-        return f"{self.chat_id}.{len(self.messages)}"
-
     def add_usage(self, usage: Usage) -> None:
         """Add the usage of a model call."""
         self.usage = usage if self.usage is NO_USAGE else self.usage + usage
@@ -575,7 +574,7 @@ class Chat:
             else tuple(t.name for t in self.making.final_request.tools),
         )
 
-    def asks(self, hooks: Any, *key: Any) -> bool:
+    def asks(self, hooks: Any, key: Key) -> bool:
         """Whether the step of these hooks, which decide something, is due.
 
         What the hooks of an earlier life have decided counts. New hooks decide about what comes.

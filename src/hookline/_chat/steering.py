@@ -131,7 +131,7 @@ async def take_input(chat: Chat, step: int, *, idle: bool) -> bool:
     key: Key = (IDLE_INPUT if idle else INPUT, step)
     due = await _due(chat, key, idle=idle)
     chat.check()
-    if not chat.asks(due, *key):
+    if not chat.asks(due, key):
         return False
     steered = await chat.runtime.step(key, _steer, _STEERED, chat, due)
     chat.check()
@@ -150,7 +150,7 @@ async def return_input(chat: Chat) -> None:
     """Return the messages that are still queued, because the chat ends."""
     key: Key = (RETURNED, chat.life.outcome)
     due = await _due(chat, key, idle=True)
-    if chat.asks(due, *key):
+    if chat.asks(due, key):
         for decision in await chat.runtime.step(key, _refuse, _STEERED, due):
             await _return(chat, decision)
 

@@ -15,7 +15,6 @@ from hookline._base.messages import (
     ToolMessage,
     Usage,
     UserMessage,
-    calls_of,
 )
 from hookline._base.returns import Guide, Stop
 from hookline._chat.answer import ask_model
@@ -32,7 +31,7 @@ from hookline._chat.request import (
     recorded_request,
     system_text,
 )
-from hookline._chat.shown import is_shown, show, take_back
+from hookline._chat.shown import show, take_back
 from hookline._chat.state import Chat
 from hookline._conversations.history import check_history
 from hookline._conversations.store import PendingStep
@@ -87,11 +86,9 @@ async def run_step(
         return GO
 
     # The calls are those of the response: in history bad arguments are `{}`.
-    calls = calls_of(response.parts)
-    request = (
-        chat.making.final_request or step_request.request
-    )  # wrappers may have offered other tools
-    batch = open_batch(chat, iteration, calls, request) if calls else None
+    # Wrappers may have offered other tools.
+    request = chat.making.final_request or step_request.request
+    batch = open_batch(chat, iteration, response.parts, request)
     return await finish_step(chat, response, batch, overrides)
 
 
@@ -145,7 +142,7 @@ async def _keep_answer(
     try:
         key = (RESPONSE, chat.iteration)
         is_answer = request is not None and isinstance(streamed, ModelResponse)
-        if is_answer and chat.asks(chat.view.onResponse, *key):
+        if is_answer and chat.asks(chat.view.onResponse, key):
             argument: Any = (chat, request, streamed)
             response = await chat.runtime.step(key, _on_response, _DECIDED, *argument)
         chat.check()
@@ -153,7 +150,6 @@ async def _keep_answer(
             await _retract_answer(chat)
             return response
         message = AssistantMessage(
-            id=chat.next_id(),
             parts=parts_to_store(response.parts),
             finish_reason=response.finish_reason,
             usage=response.usage,
@@ -167,8 +163,7 @@ async def _keep_answer(
             assert isinstance(has_history, AssistantMessage)
             chat.last.message = has_history if has_history.parts else None
         else:
-            if not is_shown(chat, (), streamed.parts):
-                await show(chat, (), streamed.parts)
+            await show(chat, (), streamed.parts)
             end_answer(chat)
             chat.last.message = None
     except Exception:
@@ -226,7 +221,7 @@ async def finish_step(
             return WAITING
         stop = batch.stop
     key = (STEP, chat.iteration)
-    if chat.asks(chat.view.onStep, *key):
+    if chat.asks(chat.view.onStep, key):
         results = () if batch is None else batch.results
         stops = await chat.runtime.step(key, _on_step, _STOPS, chat, response, results)
         stop = stop or (stops[0] if stops else None)

@@ -121,8 +121,8 @@ def stop_error() -> CancelledError:
 
 # ── the loop ────────────────────────────────────────────────────────────────────────────────
 
-# Returns the contexts that replace a context; None if it stays the same.
-Take: TypeAlias = Callable[[Hook, Any, Any], Sequence[Any] | None]
+# Returns the contexts with which the chain goes on, after a hook has returned a value.
+Take: TypeAlias = Callable[[Hook, Any, Any], Sequence[Any]]
 
 
 async def _drive(
@@ -131,16 +131,14 @@ async def _drive(
     """Call each hook with each context in turn; returns the contexts at the end."""
     contexts = [ctx]  # more than one, or none, only at onDelta and at the end of a chain
     watch = firing.watch
-    start = 0.0
     for hook in hooks:
         if hook.tools is not None and tool not in hook.tools:
             continue
         after: list[Any] = []  # the contexts for the next hook
         for ctx in contexts:
-            results: Sequence[Any] | None = None
+            results: Sequence[Any] = (ctx,)
             if hook.alive:  # checked for each delta, because the hook may be disposed in between
-                if watch is not None:
-                    start = perf_counter()
+                start = perf_counter()
                 try:
                     value = hook.fn(ctx)
                     if value is not None:
@@ -162,16 +160,14 @@ async def _drive(
                         await watch(hook, outcome, perf_counter() - start, ctx, value)
                 if firing.broken:
                     raise stop_error()
-            if results is None:
-                after.append(ctx)
-            else:
-                after.extend(results)
+            after.extend(results)
         contexts = after
     return contexts
 
 
-def _ignore(hook: Hook, ctx: Any, value: Any) -> None:
+def _ignore(hook: Hook, ctx: Any, value: Any) -> Sequence[Any]:
     """Ignore the return value of an observer."""
+    return (ctx,)
 
 
 async def notify(hooks: Hooks, ctx: Any, firing: Firing = OUTSIDE) -> None:
@@ -203,9 +199,8 @@ async def intercept(
     last, end = ctx, None
     values: list[Any] = []
 
-    def take(hook: Hook, ctx: Any, value: Any) -> Sequence[Any] | None:
+    def take(hook: Hook, ctx: Any, value: Any) -> Sequence[Any]:
         nonlocal last, end
-        contexts: Sequence[Any] | None = None
         for part in parts_of(hook, value):
             act = effect_of(hook, ctx, part, not_allowed)
             if effects is not None:
@@ -217,8 +212,7 @@ async def intercept(
                 values.append(part)
             else:
                 last = ctx = _replace(ctx, **{act: part})
-                contexts = (last,)
-        return contexts
+        return (ctx,)
 
     await _drive(hooks, ctx, take, firing, tool)
     return last, end, values
@@ -234,7 +228,7 @@ async def look(
     end = None
     values: list[Any] = []
 
-    def take(hook: Hook, ctx: Any, value: Any) -> Sequence[Any] | None:
+    def take(hook: Hook, ctx: Any, value: Any) -> Sequence[Any]:
         nonlocal end
         act = effect_of(hook, ctx, value)
         if act is KEEP:
@@ -242,7 +236,7 @@ async def look(
         elif act is END and isinstance(value, refusals):
             end = value
             return ()
-        return None
+        return (ctx,)
 
     await _drive(hooks, ctx, take, firing, tool)
     return end, values

@@ -144,9 +144,9 @@ class Assembly(msgspec.Struct, eq=False):
         """Complete the answer; `timing` is the timing of the call, if it was measured."""
         # Only the last part of an answer that became too long can be incomplete.
         cut = self.parts[-1] if self.parts and finish.finish_reason == "length" else None
-        parts = [
-            self._parsed(part, part is cut) if type(part) is _Call else part for part in self.parts
-        ]
+        parts: list[ModelPart] = []
+        for part in self.parts:
+            parts.append(self._parsed(part, part is cut) if type(part) is _Call else part)
         return ModelResponse(
             parts=tuple(parts),
             finish_reason=finish.finish_reason,
@@ -203,13 +203,13 @@ def made_id(chat_id: str, iteration: int, index: int) -> str:
 
 def parts_to_store(parts: tuple[ModelPart, ...]) -> tuple[ModelPart, ...]:
     """The parts as history stores them: without blank text, and with `{}` for invalid arguments."""
-    out = tuple(
-        [
-            part.replace(raw=None) if type(part) is ToolCall and part.raw is not None else part
-            for part in parts
-            if type(part) is not Text or part.text.strip()
-        ]
-    )
+    stored: list[ModelPart] = []
+    for part in parts:
+        if type(part) is ToolCall and part.raw is not None:
+            stored.append(part.replace(raw=None))
+        elif type(part) is not Text or part.text.strip():
+            stored.append(part)
+    out = tuple(stored)
     return parts if out == parts else out  # the same tuple: nothing has changed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from types import NoneType
 from typing import Any, Final, get_args
 
@@ -43,38 +44,50 @@ _FIELDS: Final[dict[type, dict[str, tuple[type, ...]]]] = {
         "meta": _META,
     },
 }
+_CALLS: Final = frozenset(product(*_FIELDS[ToolCallChunk].values()))
+_ENDS: Final = frozenset(product(*_FIELDS[Finish].values()))
 _REASONS: Final = get_args(FinishReason)
 _CHOICES: Final = {"part": ("text", "reasoning"), "finish_reason": _REASONS}
 
 
-def check_chunk(chunk: Any) -> Any:
-    """Return the chunk; raises a ModelError that names the invalid field."""
-    # The chunks of every answer are checked without the table, in a tenth of the time.
+def measure(chunk: Any) -> int:
+    """The bytes of a chunk that count for `Limits.answer_bytes`.
+
+    Raises a ModelError that names the invalid field if the chunk is not valid.
+    """
     kind = chunk.__class__
-    if kind is ToolCallChunk:
-        if (
-            chunk.arguments.__class__ is str
-            and chunk.index.__class__ is int
-            and chunk.id.__class__ in _MAYBE
-            and chunk.name.__class__ in _MAYBE
-            and chunk.meta is None
-        ):
-            return chunk
+    # The chunks of every answer are found valid at once, in a tenth of the time.
+    if kind is TextChunk or kind is ReasoningChunk:
+        is_valid = chunk.text.__class__ is str
+    elif kind is ToolCallChunk:
+        is_valid = (
+            chunk.index.__class__,
+            chunk.id.__class__,
+            chunk.name.__class__,
+            chunk.arguments.__class__,
+            chunk.meta.__class__,
+        ) in _CALLS
     elif kind is Finish:
-        if (
-            chunk.finish_reason.__class__ is str
-            and chunk.finish_reason in _REASONS
-            and (chunk.usage is None or chunk.usage.__class__ is Usage)
-            and chunk.model.__class__ in _MAYBE
-            and chunk.response_id.__class__ in _MAYBE
-            and chunk.meta is None
-        ):
-            return chunk
-    elif (kind is TextChunk or kind is ReasoningChunk) and chunk.text.__class__ is str:
-        return chunk
-    if problem := _problem(chunk):
+        is_valid = (
+            chunk.finish_reason in _REASONS
+            and (
+                chunk.finish_reason.__class__,
+                chunk.usage.__class__,
+                chunk.model.__class__,
+                chunk.response_id.__class__,
+                chunk.meta.__class__,
+            )
+            in _ENDS
+        )
+    else:
+        is_valid = False
+    if not is_valid and (problem := _problem(chunk)):
         raise ModelError(f"the model sent {problem}; fix its adapter")
-    return chunk
+    if isinstance(chunk, ToolCallChunk):
+        return len(chunk.arguments.encode("utf-8", "replace"))
+    if isinstance(chunk, (TextChunk, ReasoningChunk)):
+        return len(chunk.text.encode("utf-8", "replace"))
+    return 0
 
 
 def _problem(chunk: Any) -> str | None:
