@@ -76,7 +76,7 @@ class Jobs(Board):
         max_queued: int | None = None,
     ) -> None:
         super().__init__(database, queue, poll, max_queued)
-        self._claims = Claims(queue, database.lock, lease)
+        self._claims = Claims(queue, database, lease)
         self._lease = lease
         self._worker: str | None = None
         self._turns = 0
@@ -94,6 +94,8 @@ class Jobs(Board):
     ) -> list[Claim]:
         """Claim jobs without an owner, after those whose worker gave no sign of life were freed."""
         await self.database.prepare()
+        if self._worker is None:  # this worker may take the place of one that was killed
+            await self.database.run(self._claims.lapse)
         self._worker = worker
         fit = (selection.agent, selection.pinned, list(refusals))
         sql = (
@@ -125,7 +127,7 @@ class Jobs(Board):
     # ── lives ───────────────────────────────────────────────────────────────────────────────
 
     async def begin(self, id: str, owner: str) -> None:
-        """Note that the life of a job with strikes begins: its death counts from now on."""
+        """Note that the life of a suspect begins: its death counts from now on."""
         sql = (
             "UPDATE hookline_job_life SET counts = TRUE WHERE queue = $1 AND id = $2 AND owner = $3"
         )
@@ -153,10 +155,11 @@ class Jobs(Board):
             for deaths, stalls in (yield Statement(sql, (self.queue, id))):
                 toll = Toll(deaths, stalls).without_one()
                 sql = (
-                    "UPDATE hookline_job SET deaths = $3, stalls = $4 "
+                    "UPDATE hookline_job SET deaths = $3, stalls = $4, "
+                    "suspect = CASE WHEN CAST($5 AS boolean) THEN suspect END "
                     "WHERE queue = $1 AND id = $2 AND outcome IS NULL"
                 )
-                yield Statement(sql, (self.queue, id, *toll))
+                yield Statement(sql, (self.queue, id, *toll, toll.deaths > 0))
 
         self._answers.pop(owner, None)
         await self.database.run(work)
@@ -326,5 +329,6 @@ def _forgiven(place: str) -> str:
     flag = f"CAST({place} AS boolean)"
     return (
         f"deaths = CASE WHEN {flag} THEN 0 ELSE deaths END, "
-        f"stalls = CASE WHEN {flag} THEN 0 ELSE stalls END"
+        f"stalls = CASE WHEN {flag} THEN 0 ELSE stalls END, "
+        f"suspect = CASE WHEN {flag} THEN NULL ELSE suspect END"
     )

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -24,7 +24,9 @@ from hookline.durable._job import MakeDeps, Relay, aborted_outcome, check_agent
 from hookline.durable._polled.claims import ANY, Claim, Selection
 from hookline.durable._polled.deaths import PATIENCE
 from hookline.durable._polled.jobs import Jobs
+from hookline.durable._polled.last_call import LastCall
 from hookline.durable._polled.life import Life, Log, refuse
+from hookline.durable._polled.machine import new_name
 from hookline.durable._polled.metrics import Metrics
 from hookline.durable._polled.suspects import Suspects
 from hookline.errors import JournalError, StoreError, UsageError
@@ -71,7 +73,7 @@ class Worker:
         self._poll = poll
         self._selection = selection._replace(agent=agent.name)
         self._retention = retention
-        self._name = f"{os.getpid()}-{os.urandom(5).hex()}"
+        self._name = ""  # of the process that runs it
         self._metrics = Metrics(jobs.queue)
         self._lives: dict[str, Life] = {}  # the current lives, by owner
         self._tasks: set[asyncio.Task[None]] = set()  # which use the engine
@@ -81,6 +83,7 @@ class Worker:
         self._next_cleanup = 0.0
         self._claims: dict[str, Claim] = {}  # jobs that are about to begin, by owner
         self._suspects = Suspects()
+        self._last_call = LastCall(f"{jobs.database.place} {jobs.queue}")
         self._drained = False  # whether an operator has drained the queue, when we last looked
         self._excused: set[str] = set()  # owners whose death does not count
         self._unreleased: dict[str, str] = {}  # ids of chats that we could not release, by owner
@@ -117,6 +120,8 @@ class Worker:
     async def run(self) -> None:
         """Work until stopped or cancelled, then release the running chats for other workers."""
         await self._open()
+        self._name = new_name()
+        await asyncio.to_thread(self._last_call.open)
         beating = self._start(self._repeat(self._look_after))
         try:
             while not self._is_over():
@@ -223,6 +228,7 @@ class Worker:
             verb = "was taken over from a worker that gave no sign of life"
         logger.info("durable chat %s %s: life %d", claim.id, verb, journal.number)
         self._metrics.begin(claim.ending)
+        journal.on_call = partial(self._last_call.note, claim.id)
         life = self._lives[claim.owner] = Life(claim, log, journal)
         if self._until is not None:
             journal.drain()
@@ -267,10 +273,12 @@ class Worker:
         if free > 0:
             for claim in await self._jobs.take(self._name, free, self._refusals, self._selection):
                 logger.info("durable chat %s was claimed", claim.id)
-                if claim.strikes:
-                    self._suspects.add(claim)
-                else:
+                if claim.last is None:
                     self._claims[claim.owner] = claim
+                else:
+                    self._suspects.add(claim)
+            if self._suspects.waiting:
+                self._suspects.prime = await asyncio.to_thread(self._last_call.of_the_dead)
             while self._claims:
                 owner, claim = next(iter(self._claims.items()))
                 try:
@@ -319,6 +327,7 @@ class Worker:
             life.end()
         if self._tasks:  # some may be writing the outcome of their chat
             await asyncio.wait(self._tasks)
+        self._last_call.close()
         try:
             if self._relay is not None:
                 await self._relay.aclose()
