@@ -10,11 +10,12 @@ import asyncio
 import json
 import os
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.durable._engines import ROOT, Engine
 from tests.durable._worker import Trace
@@ -57,13 +58,22 @@ class Supervisor:
             *(json.dumps(options), str(trace), where),
         ]
         self.deaths = 0
+        self.down = 0.0
+        """The seconds without a worker."""
 
     async def run(self) -> None:
         while self.deaths <= 2 * MAX_DEATHS:
+            begin = time.monotonic()
             worker = await asyncio.create_subprocess_exec(
-                *self.command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
+                *self.command,
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stdout=asyncio.subprocess.PIPE,
             )
             try:
+                assert worker.stdout is not None
+                await worker.stdout.readline()  # it is up
+                self.down += time.monotonic() - begin
                 await worker.wait()
                 self.deaths += 1
             finally:
@@ -83,6 +93,29 @@ async def supervised(
     finally:
         running.cancel()
         await asyncio.wait([running])
+
+
+class Interruptions(NamedTuple):
+    """How often the chats beside the lethal one were interrupted."""
+
+    first: int
+    """At the first death."""
+    later: int
+
+
+def interruptions(lines: list[str]) -> Interruptions:
+    """Read from a trace how often a tool began again."""
+    processes: dict[str, list[str]] = {}  # in which a chat began, by chat
+    for line in lines:
+        process, id, _ = line.split(" ")
+        if id != "poison":
+            processes.setdefault(id, []).append(process)
+    first = lines[0].partition(" ")[0]
+    again = [begun[:-1] for begun in processes.values()]
+    return Interruptions(
+        sum(begun.count(first) for begun in again),
+        sum(process != first for begun in again for process in begun),
+    )
 
 
 async def register(engine: Engine, client: Client) -> None:
@@ -106,7 +139,9 @@ async def main(engine: str, address: str, options: str, trace: str, where: str) 
 
     agent: Agent[Any] = Agent(Model(where == "model"), tools=[work], runtime=Durable())
     module = import_module(f"hookline.durable.{engine}")
-    await module.chats(agent, address, **json.loads(options)).run()
+    worker = module.chats(agent, address, **json.loads(options))
+    print("up", flush=True)
+    await worker.run()
 
 
 if __name__ == "__main__":

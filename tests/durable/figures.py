@@ -13,16 +13,15 @@ import os
 import resource
 import sys
 import time
-from collections import Counter
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from tests.durable._engines import NAMES, ROOT, Engine, Missing, places
-from tests.durable._lethal import MAX_DEATHS, supervised
+from tests.durable._lethal import MAX_DEATHS, Interruptions, interruptions, supervised
 from tests.durable.kills import lines_of
 
 from hookline import Agent, Approve, Ask
@@ -239,29 +238,42 @@ async def turns(engine: Engine, foreign: int, count: int = 100) -> tuple[float, 
     return figures
 
 
-async def beside(engine: Engine, poison: bool, count: int = 20) -> tuple[float, int]:
-    """The seconds of good chats, and how many of them were interrupted, beside a poison chat."""
+class Beside(NamedTuple):
+    """What good chats went through beside a poison chat."""
+
+    seconds: float
+    down: float
+    """The part of the time in which no worker was up."""
+    deaths: int
+    interruptions: Interruptions
+
+
+async def beside(engine: Engine, poison: bool, count: int = 20) -> Beside:
+    """Run good chats, beside a poison chat or alone."""
     good = [f"good-{n}" for n in range(count)]
     options = {"max_deaths": MAX_DEATHS, "idle": 30.0 if engine.name == "restate" else 0.1}
     with TemporaryDirectory() as directory:
         trace = Path(directory, "trace")
-        async with engine.client() as client, supervised(engine, trace, "tool", **options):
+        async with (
+            engine.client() as client,
+            supervised(engine, trace, "tool", **options) as supervisor,
+        ):
             while True:  # Restate knows no chats before its first worker
                 with suppress(UsageError, StoreError):
                     await client.result(await client.start("Work."))
                     break
                 await asyncio.sleep(0.1)
-            begin = time.perf_counter()
+            begin, down = time.perf_counter(), supervisor.down
             for id in good[: count // 2] + ["poison"] * poison + good[count // 2 :]:
                 await client.start("Work.", chat_id=id)
             for id in good:
                 await client.result(id)
             seconds = time.perf_counter() - begin
+            down, deaths = supervisor.down - down, supervisor.deaths
             if poison:
                 with suppress(RemoteChatError):
                     await client.result("poison")
-        begins = Counter(line.split()[1] for line in lines_of(trace))
-    return seconds, sum(begins[id] > 1 for id in good)
+        return Beside(seconds, down, deaths, interruptions(lines_of(trace)))
 
 
 async def many(name: str, where: Any, options: argparse.Namespace) -> None:
@@ -269,11 +281,14 @@ async def many(name: str, where: Any, options: argparse.Namespace) -> None:
     for workers in (1, 2, 4):
         rate = await flow_of(Engine(name, where), workers, options.chats)
         print(f"{name}: {rate:.4g} chats a second with {workers} workers")
-    alone, _ = await beside(Engine(name, where), poison=False)
-    seconds, interrupted = await beside(Engine(name, where), poison=True)
+    alone = await beside(Engine(name, where), poison=False)
+    it = await beside(Engine(name, where), poison=True)
+    up = it.seconds - it.down
     print(
-        f"{name}: 20 good chats end within {seconds:.3g} s beside one that kills its workers, "
-        f"{seconds / alone:.3g} times what they take alone; {interrupted} were interrupted"
+        f"{name}: 20 good chats end within {it.seconds:.3g} s beside one that kills {it.deaths} "
+        f"workers; without the {it.down:.3g} s in which workers started, that is "
+        f"{up / alone.seconds:.3g} times what they take alone; {it.interruptions.first} were "
+        f"interrupted by the first death, {it.interruptions.later} by later ones"
     )
     if name == "restate":  # its server finds the work
         return

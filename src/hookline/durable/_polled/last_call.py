@@ -16,6 +16,7 @@ from typing import Final
 
 from hookline.durable._polled.machine import is_gone, new_name
 
+_PREFIX: Final = "hookline-call-"
 _SIZE: Final = 512
 _AGE: Final = 86_400.0  # seconds for which the file of a dead worker is kept
 
@@ -25,18 +26,17 @@ class LastCall:
 
     def __init__(self, place: str) -> None:
         """`place` is that of the queue, whose workers read each other's files."""
-        digest = blake2b(place.encode(), digest_size=8).hexdigest()
-        self._prefix = f"hookline-{digest}-"
+        self._digest = blake2b(place.encode(), digest_size=8).hexdigest()
         self._path: Path | None = None
         self._fd = -1
 
     def open(self) -> None:
         """Create the file, if there can be one, and remove old files."""
-        for path in self._gone():
+        for path in _gone("*"):
             with suppress(OSError):
                 if path.stat().st_mtime < time.time() - _AGE:
                     path.unlink()
-        path = Path(tempfile.gettempdir(), f"{self._prefix}{new_name()}")
+        path = Path(tempfile.gettempdir(), f"{_PREFIX}{self._digest}-{new_name()}")
         with suppress(OSError, AttributeError):  # not on this system
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             self._path = path
@@ -50,16 +50,11 @@ class LastCall:
     def of_the_dead(self) -> set[str]:
         """Return the chats that workers of this machine noted last before they died."""
         chats: set[str] = set()
-        for path in self._gone():
+        for path in _gone(self._digest):
             with suppress(OSError):
                 if not path.is_symlink() and path.stat().st_uid == os.geteuid():
                     chats.add(path.read_bytes()[:_SIZE].rstrip(b"\0").decode(errors="replace"))
-        return chats
-
-    def _gone(self) -> list[Path]:
-        """Return the files of workers whose processes are gone."""
-        files = Path(tempfile.gettempdir()).glob(f"{self._prefix}*")
-        return [file for file in files if is_gone(file.name.removeprefix(self._prefix))]
+        return chats - {""}
 
     def close(self) -> None:
         """Remove the file."""
@@ -67,3 +62,9 @@ class LastCall:
         if path is not None:
             os.close(self._fd)
             path.unlink(missing_ok=True)
+
+
+def _gone(digest: str) -> list[Path]:
+    """Return the files of workers of these queues whose processes are gone."""
+    files = Path(tempfile.gettempdir()).glob(f"{_PREFIX}{digest}-*")
+    return [file for file in files if is_gone(file.name.removeprefix(_PREFIX).partition("-")[2])]

@@ -26,6 +26,7 @@ from hookline.durable._client import Client
 from hookline.durable._extra import needed
 from hookline.durable._job import MakeDeps, Relay, check_agent
 from hookline.durable._polled.deaths import MAX_DEATHS
+from hookline.durable._polled.last_call import LastCall
 from hookline.durable._urls import Policy
 from hookline.durable.restate._admin import address_for
 from hookline.durable.restate._board import Board
@@ -104,6 +105,7 @@ class Worker:
         restate = needed("restate")
         module = import_module("hookline.durable.restate._services")  # imports the SDK
         self._lives: set[Journal] = set()
+        self._last_call = LastCall(name)
         self._reports = None if url is None else Reports(url, name, admin)
         services = module.services_of(
             agent,
@@ -114,6 +116,7 @@ class Worker:
             idle=idle,
             retention=retention,
             lives=self._lives,
+            last_call=self._last_call,
             reports=self._reports,
             max_deaths=max_deaths,
         )
@@ -148,6 +151,7 @@ class Worker:
         while True:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
+                self._last_call.close()
                 if self._reports is not None:
                     await self._reports.aclose()
                 if self._relay is not None:
@@ -155,6 +159,7 @@ class Worker:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
             try:
+                await asyncio.to_thread(self._last_call.open)
                 if self._relay is not None:
                     await self._relay.open()
             except StoreError as exc:
