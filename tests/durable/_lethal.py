@@ -139,9 +139,9 @@ async def main(engine: str, address: str, options: str, trace: str, where: str) 
 
     agent: Agent[Any] = Agent(Model(where == "model"), tools=[work], runtime=Durable())
     module = import_module(f"hookline.durable.{engine}")
-    worker = module.chats(agent, address, **json.loads(options))
-    print("up", flush=True)
-    await worker.run()
+    async with module.chats(agent, address, **json.loads(options)):
+        print("up", flush=True)
+        await asyncio.Event().wait()
 
 
 if __name__ == "__main__":

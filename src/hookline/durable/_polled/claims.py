@@ -239,8 +239,8 @@ class Claims:
                     yield from self._bury(worker, job, since, selection.max_deaths)
                 else:
                     yield from self._free(job, job.suspect, Toll(job.deaths, job.stalls), "lapsed")
-            if len(dead) == 1 and dead[0].suspect is not None:
-                yield from self._clear_others(dead[0].id)
+            if dead and all(job.suspect is not None for job in dead):
+                yield from self._clear_others([job.id for job in dead])
 
     def _bury(self, worker: str, job: _Lapsed, since: float, max_deaths: int) -> Work[None]:
         """Count the death of a life; only one with a record after `since` is a suspect at once."""
@@ -267,18 +267,21 @@ class Claims:
         yield Statement(sql, (self._queue, job.id, toll.deaths, toll.stalls, toll.delay, suspect))
         yield ending_of(self._queue, job.id, job.owner, ending)
 
-    def _clear_others(self, id: str) -> Work[None]:
-        """A suspect has died alone: take back the deaths of those that had died with it."""
-        sql = "SELECT owner FROM hookline_job_life WHERE queue = $1 AND id = $2 AND ending = 'died'"
-        rows = yield Statement(sql, (self._queue, id))
-        names = list({worker_of(row[0], self._database.boot) for row in rows})
+    def _clear_others(self, ids: list[str]) -> Work[None]:
+        """One of these suspects has died again: take back the deaths of those it died with."""
+        sql = (
+            "SELECT owner FROM hookline_job_life "
+            "WHERE queue = $1 AND id = ANY($2) AND ending = 'died'"
+        )
+        rows = yield Statement(sql, (self._queue, ids))
+        workers = list({worker_of(row[0], self._database.boot) for row in rows})
         sql = (
             "UPDATE hookline_job SET suspect = NULL, "
             "deaths = CASE WHEN deaths > 0 THEN deaths - 1 ELSE 0 END, "
             "stalls = CASE WHEN stalls > 0 THEN stalls - 1 ELSE 0 END "
-            "WHERE queue = $1 AND id <> $2 AND suspect = ANY($3) AND outcome IS NULL"
+            "WHERE queue = $1 AND id <> ALL($2) AND suspect = ANY($3) AND outcome IS NULL"
         )
-        yield Statement(sql, (self._queue, id, names))
+        yield Statement(sql, (self._queue, ids, workers))
 
 
 def worker_of(owner: str, boot: str) -> str:

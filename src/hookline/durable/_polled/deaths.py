@@ -24,7 +24,7 @@ from hookline.runtimes import Batch
 
 FIRST_DELAY: Final = 0.5  # seconds before the life after the second strike
 LONGEST_DELAY: Final = 300.0
-TRIAL: Final = 0.5  # seconds alone after one strike, which most likely was not its own
+TRIAL: Final = 1.0  # seconds alone after one strike, which most likely was not its own
 PATIENCE: Final = 30.0  # seconds for which a suspect waits until its worker runs nothing else
 MAX_DEATHS: Final = 5
 _PER_STRIKE: Final = 4  # deaths with progress that are one strike
