@@ -1,7 +1,7 @@
 """A worker whose process dies in a step of one chat, and of no other; and its supervisor.
 
 The arguments of the worker: the engine, its address, options as JSON, a trace, and where it dies:
-"model" or "tool".
+"model", "tool", or "again": in a tool that may not run twice, which its model requests again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager
 from importlib import import_module
 from pathlib import Path
@@ -30,18 +30,20 @@ MAX_DEATHS = 3
 
 
 class Model:
-    """Calls the tool once, then ends; some die."""
+    """Calls the tool once, then ends; some die, and some call it again and again."""
 
     name = "lethal"
 
-    def __init__(self, dies: bool) -> None:
-        self._dies = dies
+    def __init__(self, where: str) -> None:
+        self._where = where
 
     async def stream(self, request: Any) -> Any:
-        if self._dies and request.messages[0].text == "poison":
+        is_poison = request.messages[0].text == "poison"
+        if is_poison and self._where == "model":
             os._exit(9)
-        if len(request.messages) == 1:
-            yield ToolCallChunk(index=0, id="c", name="work", arguments="{}")
+        if len(request.messages) == 1 or (is_poison and self._where == "again"):
+            id = f"c{len(request.messages)}"
+            yield ToolCallChunk(index=0, id=id, name="work", arguments="{}")
             yield Finish(finish_reason="tool_calls")
         else:
             yield TextChunk("Done.")
@@ -96,22 +98,22 @@ async def supervised(
 
 
 class Interruptions(NamedTuple):
-    """How often the chats beside the lethal one were interrupted."""
+    """How often the tools of the chats beside the lethal one were interrupted."""
 
     first: int
     """At the first death."""
     later: int
 
 
-def interruptions(lines: list[str]) -> Interruptions:
-    """Read from a trace how often a tool began again."""
+def interruptions(lines: list[str], reported: Container[str] = ()) -> Interruptions:
+    """Read from a trace how often a tool was interrupted: it began again, or it was reported."""
     processes: dict[str, list[str]] = {}  # in which a chat began, by chat
     for line in lines:
         process, id, _ = line.split(" ")
         if id != "poison":
             processes.setdefault(id, []).append(process)
     first = lines[0].partition(" ")[0]
-    again = [begun[:-1] for begun in processes.values()]
+    again = [begun if id in reported else begun[:-1] for id, begun in processes.items()]
     return Interruptions(
         sum(begun.count(first) for begun in again),
         sum(process != first for begun in again for process in begun),
@@ -127,17 +129,17 @@ async def register(engine: Engine, client: Client) -> None:
 async def main(engine: str, address: str, options: str, trace: str, where: str) -> None:
     lines = Trace(trace)
 
-    @tool(idempotent=True)
+    @tool(idempotent=where != "again")
     async def work(run: Run[Any]) -> str:
         """Work for a while, or die."""
-        if where == "tool" and run.chat_id == "poison":
+        if where != "model" and run.chat_id == "poison":
             lines.note("poison", "dies")
             os._exit(9)
         lines.note(run.chat_id, "begins")
         await asyncio.sleep(0.3)
         return "worked"
 
-    agent: Agent[Any] = Agent(Model(where == "model"), tools=[work], runtime=Durable())
+    agent: Agent[Any] = Agent(Model(where), tools=[work], runtime=Durable())
     module = import_module(f"hookline.durable.{engine}")
     async with module.chats(agent, address, **json.loads(options)):
         print("up", flush=True)

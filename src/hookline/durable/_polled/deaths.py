@@ -78,21 +78,34 @@ def words_of(id: str, deaths: int) -> str:
     )
 
 
+class _Ran(msgspec.Struct, frozen=True):
+    began: bool = True
+
+
+_ran: Final = msgspec.json.Decoder(_Ran | None)
+
+
 class Progress:
-    """Whether a life has recorded a call of the model or a tool that it had begun."""
+    """Whether a life has recorded a call of the model or a tool that it had begun.
+
+    A call that was interrupted does not run again, but the model may request it again. So a life
+    that has reported one makes progress with the second call: the model's, and the next tool's.
+    """
 
     def __init__(self) -> None:
         self._begins: set[str] = set()
+        self._missing = 1  # calls
         self.exists = False
 
     def look(self, data: bytes) -> bool:
         """Look at the next batch of this life; returns whether there was progress so far."""
-        if not self.exists:
-            for line in _batch.decode(data).lines:
-                if line.kind == "begin":
-                    self._begins.add(line.key)
-                elif line.kind == "end" and is_call(line.key) and line.key in self._begins:
-                    self.exists = True
+        for line in () if self.exists else _batch.decode(data).lines:
+            if line.kind == "begin":
+                self._begins.add(line.key)
+            elif line.kind == "end" and is_call(line.key) and line.key in self._begins:
+                ran = _ran.decode(line.value) if line.key.endswith("/run") else None
+                self._missing = 2 if ran is not None and not ran.began else self._missing - 1
+                self.exists = self.exists or self._missing <= 0
         return self.exists
 
 
