@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,8 +20,12 @@ from tests.web._server import eventually
 from hookline import Agent, Approve, Ask, tool
 from hookline.durable import check_chats
 from hookline.durable._client import Client
-from hookline.durable._polled.claims import Selection
-from hookline.durable._polled.deaths import Toll
+from hookline.durable._polled.claims import Claim, Selection
+from hookline.durable._polled.deaths import TRIAL, Toll
+from hookline.durable._polled.last_call import LastCall
+from hookline.durable._polled.machine import new_name
+from hookline.durable._polled.suspects import Suspects
+from hookline.durable.restate._slots import Slots, Suspect
 from hookline.errors import QueueFullError, UsageError
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call
@@ -224,6 +231,157 @@ async def test_a_life_that_ended_well_after_progress_forgives_the_deaths_before(
     await jobs.leave(id, claim.owner, forgive=True)
     assert (await client.status(id)).deaths == 0
     await jobs.aclose()
+
+
+async def died(jobs: Any, worker: str, *begun: str) -> None:
+    """Let a worker claim all jobs, begin these suspects, and die."""
+    for claim in await until_claimed(jobs, worker):
+        if claim.id in begun:
+            await jobs.begin(claim.id, claim.owner)
+
+
+async def until_claimed(jobs: Any, worker: str) -> list[Claim]:
+    """Claim jobs once the claims of the worker before have lapsed."""
+    while not (claims := await jobs.take(worker, 9)):
+        await asyncio.sleep(0.02)
+    return list(claims)
+
+
+@POLLED
+async def test_a_suspect_that_dies_alone_clears_the_chats_that_had_died_with_it(
+    engine: Engine, client: Client
+) -> None:
+    for id in ("one", "two", "three"):
+        await client.start("Hi.", chat_id=id)
+    jobs = engine.jobs(lease=0.05)
+    await died(jobs, "first")
+    await died(jobs, "second", "two")
+    claims = {claim.id: claim for claim in await until_claimed(jobs, "third")}
+    assert claims.keys() == {"one", "three"}  # the other waits for the delay of its second death
+    assert {claim.last for claim in claims.values()} == {None}
+    assert [(await client.status(id)).deaths for id in ("one", "two", "three")] == [0, 2, 0]
+    await jobs.aclose()
+
+
+@POLLED
+async def test_a_new_chat_that_dies_beside_a_suspect_clears_nobody(
+    engine: Engine, client: Client
+) -> None:
+    for id in ("one", "two"):
+        await client.start("Hi.", chat_id=id)
+    jobs = engine.jobs(lease=0.05)
+    await died(jobs, "first")
+    suspects = await until_claimed(jobs, "second")
+    await client.start("Hi.", chat_id="new")
+    new = await until_claimed(jobs, "second")
+    assert {claim.last is None for claim in suspects} == {False}
+    assert [(claim.id, claim.last) for claim in new] == [("new", None)]
+    await jobs.begin("two", next(claim.owner for claim in suspects if claim.id == "two"))
+    claims = await until_claimed(jobs, "third")
+    assert {claim.id for claim in claims} == {"one", "new"}
+    assert all(claim.last is not None for claim in claims)
+    await jobs.aclose()
+
+
+@POLLED
+async def test_a_chat_that_recorded_nothing_shortly_before_a_death_is_no_suspect(
+    engine: Engine, client: Client
+) -> None:
+    for id in ("calm", "busy"):
+        await client.start("Hi.", chat_id=id)
+    jobs = engine.jobs(lease=0.05)
+    [calm, busy] = await jobs.take("first", 9)
+    await jobs.append(busy.id, busy.owner, 0, RECORD)
+    sql = "UPDATE hookline_job_life SET began = began - $2 WHERE queue = $1"
+    await jobs.database.fetch(sql, jobs.queue, 2 * TRIAL)
+    [suspect] = await until_claimed(jobs, "second")
+    assert suspect.id == "busy"
+    await jobs.leave(suspect.id, suspect.owner, 60.0)
+    [claim] = await until_claimed(jobs, "second")
+    assert (claim.id, claim.strikes, claim.last) == (calm.id, 1, None)
+    await jobs.aclose()
+
+
+@POLLED
+async def test_a_worker_takes_over_at_once_from_one_whose_process_is_gone(
+    engine: Engine, client: Client
+) -> None:
+    await client.start("Hi.", chat_id="one")
+    program = "from hookline.durable._polled.machine import new_name; print(new_name())"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    jobs = engine.jobs(lease=60)
+    assert len(await jobs.take(output.decode().strip(), 9)) == 1
+    other = engine.jobs(lease=60)
+    assert [claim.id for claim in await other.take(new_name(), 9)] == ["one"]
+    third = engine.jobs(lease=60)
+    assert await third.take(new_name(), 9) == []  # this process is not gone
+    for each in (jobs, other, third):
+        await each.aclose()
+
+
+_NOTES = (
+    "import sys; from hookline.durable._polled.last_call import LastCall\n"
+    "call = LastCall(sys.argv[1]); call.open(); call.note('first'); call.note('last')"
+)
+
+
+async def test_the_chat_whose_call_began_last_in_a_dead_worker_is_the_first_to_be_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _NOTES, "here", env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
+    await process.wait()
+    calls = LastCall("here")
+    calls.open()
+    calls.note("mine")
+    assert calls.of_the_dead() == {"last"}
+    assert LastCall("elsewhere").of_the_dead() == set()
+    suspects = Suspects()
+    for id, last in (("late", 3.0), ("last", 1.0), ("early", 2.0)):
+        suspects.add(Claim(id, id, "{}", [], strikes=1, last=last))
+    suspects.prime = calls.of_the_dead()
+    assert [suspects.next({}), suspects.next({}), suspects.next({})] == [
+        Claim(id, id, "{}", [], strikes=1, last=last)
+        for id, last in (("last", 1.0), ("late", 3.0), ("early", 2.0))
+    ]
+    [left] = tmp_path.glob(f"*-{process.pid}-*")
+    os.utime(left, (0, 0))
+    calls.close()
+    LastCall("elsewhere").open()
+    assert not left.exists()
+
+
+async def test_suspects_on_restate_begin_alone_until_one_of_them_dies_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("hookline.durable.restate._slots.TRIAL", 1000.0)
+    slots = Slots(9, 10.0, LastCall("here"))
+    begun: list[str] = []
+    ends = {id: asyncio.Event() for id in ("one", "two", "three")}
+
+    async def live(id: str) -> None:
+        suspect = Suspect(id, 1, [100.0])
+        slots.meet(suspect)
+        async with slots.slot(suspect, asyncio.Event(), lambda: None):
+            begun.append(id)
+            await ends[id].wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        for id in ends:
+            tasks.create_task(live(id))
+        await eventually(lambda: bool(begun))
+        assert begun == ["one"]
+        slots.meet(Suspect("four", 2, [101.0, 200.0]))
+        ends["one"].set()
+        await eventually(lambda: sorted(begun) == ["one", "three", "two"])
+        for end in ends.values():
+            end.set()
 
 
 # ── versions and deploys ────────────────────────────────────────────────────────────────────
