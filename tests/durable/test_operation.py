@@ -323,6 +323,23 @@ async def test_a_life_whose_connection_to_restate_breaks_has_not_died(
 
 
 @RESTATE
+async def test_a_worker_that_is_busy_for_longer_than_idle_gets_on_with_its_chats(
+    engine: Engine, client: Client
+) -> None:
+    def busy(deps: Any) -> None:
+        """Keep the event loop from anything else."""
+        end = time.monotonic() + 1.0
+        while time.monotonic() < end:
+            pass
+
+    agent: Agent[Any] = Agent(ScriptedModel("Hello."), runtime=Durable())
+    async with engine.worker(agent, idle=0.3, deps=busy):
+        id = await client.start("Hi.")
+        assert (await client.result(id, timeout=60)).text == "Hello."
+    assert Counter(event.kind for event in await client.timeline(id))["life"] == 1
+
+
+@RESTATE
 async def test_the_lives_of_a_chat_that_is_answered_often_have_not_died(
     engine: Engine, client: Client
 ) -> None:

@@ -293,7 +293,8 @@ def chats(
     the chats in web applications; pass a RedisRelay that nothing else uses. `name` is the name of
     the worker's services: each agent of a server needs a different name. `version` is not recorded
     by Restate, and its only `policy` is "upgrade". A chat that only waits is
-    suspended after `idle` seconds. A worker that hangs counts as dead after twice `idle` seconds.
+    suspended after `idle` seconds. A worker that hangs counts as dead after twice `idle` seconds, at
+    least after 20 seconds.
     For `retention` seconds, Restate keeps outcomes and recognizes known ids. If the Restate server
     signs its calls, `identity_keys` are the server's public keys. `url` is the address of Restate's
     ingress. If `url` is given, `async with` and `run()` serve the application at `bind`, and

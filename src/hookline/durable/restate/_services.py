@@ -47,6 +47,7 @@ _REFUSAL_DELAY: Final = timedelta(seconds=30)  # before another worker, or newer
 _PAUSE: Final = timedelta(
     seconds=PATIENCE
 )  # before a chat that could not be quarantined asks again
+_SILENCE: Final = 10.0  # seconds for which a worker may at least be busy
 _LONGEST_DELAY: Final = 10.0  # seconds before a suspect begins, if its deaths may not count
 _RETRY: Final = restate.InvocationRetryPolicy(
     initial_interval=timedelta(milliseconds=50),
@@ -74,9 +75,10 @@ def services_of(
     """Return the services that run an agent's chats; `lives` has the journals of those that run."""
     workflow = restate.Workflow(name)
     gate = restate.VirtualObject(f"{name}-answers", invocation_retry_policy=_RETRY)
-    wait = timedelta(seconds=idle)
+    silence = max(idle, _SILENCE)
+    wait = timedelta(seconds=silence)
     slots = Slots(
-        concurrency, idle / 2, last_call
+        concurrency, silence / 2, last_call
     )  # Restate gives up a call that is silent for long
 
     @workflow.main(
@@ -93,7 +95,7 @@ def services_of(
         def expire_in(id: str, delay: timedelta) -> None:
             context.object_send(expire, key=context.key(), arg=id, send_delay=delay)
 
-        log = WorkflowLog(context, expire_in, idle / 3)
+        log = WorkflowLog(context, expire_in, silence / 3, idle)
 
         async def chat(journal: Journal) -> Response:
             await log.has_opened.wait()  # if the worker dies from now on, it is noticed
