@@ -292,12 +292,11 @@ def chats(
     `deps` converts the JSON deps of a chat to the deps that hooks and tools receive. `relay` shows
     the chats in web applications; pass a RedisRelay that nothing else uses. `name` is the name of
     the worker's services: each agent of a server needs a different name. `version` is not recorded
-    by Restate, and its only `policy` is "upgrade". A chat that only waits is
-    suspended after `idle` seconds. A worker that hangs counts as dead after twice `idle` seconds, at
-    least after 20 seconds.
-    For `retention` seconds, Restate keeps outcomes and recognizes known ids. If the Restate server
-    signs its calls, `identity_keys` are the server's public keys. `url` is the address of Restate's
-    ingress. If `url` is given, `async with` and `run()` serve the application at `bind`, and
+    by Restate, and its only `policy` is "upgrade". A chat that only waits is suspended after `idle`
+    seconds. A worker that hangs counts as dead after twice `idle` seconds, or after 20 seconds if
+    that is longer. For `retention` seconds, Restate keeps outcomes and recognizes known ids. If the
+    Restate server signs its calls, `identity_keys` are the server's public keys. `url` is the
+    address of Restate's ingress. If `url` is given, `async with` and `run()` serve the application at `bind`, and
     register it with Restate at the address `advertise`, by default that of `bind`; if the server is
     away, they wait. Give all workers one `advertise`, that of a load balancer. `concurrency` is the
     most chats that a worker runs at once. `admin` is the address of Restate's admin API; the
