@@ -7,8 +7,11 @@ or a tool), and a quarter of all that died since a life with progress ended well
 workers are killed all the time goes on as long as it makes progress, and a chat that makes a little
 progress in each life before it kills its worker is stopped too.
 
-A chat with strikes is a suspect: it begins alone in its worker until it has recorded a call, and
-from the second strike on after a delay that doubles. `max_deaths` strikes put it into quarantine.
+Of the chats whose worker has died, those that recorded something shortly before are suspects, and
+so is each chat with two strikes. A suspect begins alone in its worker until it has recorded a call,
+and from the second strike on after a delay that doubles. If suspects die again, it was one of them,
+and the deaths of the chats that had died with them are taken back. `max_deaths` strikes put a chat
+into quarantine.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from hookline.runtimes import Batch
 
 FIRST_DELAY: Final = 0.5  # seconds before the life after the second strike
 LONGEST_DELAY: Final = 300.0
-TRIAL: Final = 1.0  # seconds alone after one strike, which most likely was not its own
+TRIAL: Final = 1.0  # seconds within which a call that kills its worker is expected to do so
 PATIENCE: Final = 30.0  # seconds for which a suspect waits until its worker runs nothing else
 MAX_DEATHS: Final = 5
 _PER_STRIKE: Final = 4  # deaths with progress that are one strike

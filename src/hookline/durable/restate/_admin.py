@@ -49,6 +49,7 @@ class _Deployments(msgspec.Struct, frozen=True):
 class _Row(msgspec.Struct, frozen=True):
     id: str
     chat: str
+    status: str
 
 
 class _Rows(msgspec.Struct, frozen=True):
@@ -149,32 +150,36 @@ class Admin:
         """Move the chats of workers that are gone, except those that an operator has paused."""
         names = ", ".join("'" + name.replace("'", "''") + "'" for name in sorted(self._names))
         query = (
-            "SELECT i.id AS id, i.target_service_key AS chat FROM sys_invocation i "
+            "SELECT i.id AS id, i.target_service_key AS chat, i.status AS status "
+            "FROM sys_invocation i "
             f"LEFT JOIN state s ON s.key = '{_MARK}' AND s.service_key = i.target_service_key "
             f"AND s.service_name IN ({names}) "
-            f"WHERE i.target_service_name IN ({names}) AND i.retry_count >= {_ATTEMPTS} "
-            "AND (i.status = 'backing-off' OR (i.status = 'paused' AND s.key IS NOT NULL)) "
+            f"WHERE i.target_service_name IN ({names}) AND ("
+            "(i.status = 'paused' AND s.key IS NOT NULL) OR "
+            f"(i.status = 'backing-off' AND i.retry_count >= {_ATTEMPTS} "
             f"AND i.last_failure_error_code = '{_NOT_CONNECTED}' "
-            f"AND i.pinned_deployment_id <> '{self._id}' LIMIT 1000"
+            f"AND i.pinned_deployment_id <> '{self._id}')) LIMIT 1000"
         )
         body = msgspec.json.encode({"query": query})
         answer = await self._ask("POST", f"{self._url}/query", body)
         for row in msgspec.json.decode(answer.content, type=_Rows).rows:
-            await self._mark(row.chat, {_MARK: list(b"true")})
-            if await self._move(row.id):
-                await self._mark(row.chat, {})
+            if row.status != "paused":
+                await self._mark(row.chat, {_MARK: list(b"true")})
+                await self._ask("PATCH", f"{self._url}/invocations/{row.id}/pause")
+            # Two workers may have moved it at the same time: then one look more resumes it.
+            state = {} if await self._resume(row.id) else {_MARK: list(b"true")}
+            await self._mark(row.chat, state)
 
     async def _mark(self, chat: str, state: dict[str, list[int]]) -> None:
         """Set the state of the chat's object for answers, which has no other state."""
         body = msgspec.json.encode({"object_key": chat, "new_state": state})
         await self._ask("POST", f"{self._url}/services/{self._name}-answers/state", body)
 
-    async def _move(self, id: str) -> bool:
-        """Pause an invocation and resume it here; the next look goes on if it runs meanwhile."""
-        path = f"{self._url}/invocations/{id}"
-        await self._ask("PATCH", f"{path}/pause")
+    async def _resume(self, id: str) -> bool:
+        """Resume an invocation here; False if it is not paused yet."""
+        path = f"{self._url}/invocations/{id}/resume?deployment={self._id}"
         for _ in range(10):
-            answer = await self._ask("PATCH", f"{path}/resume?deployment={self._id}")
+            answer = await self._ask("PATCH", path)
             if answer.is_success:
                 logger.warning("took over a chat of %r: its worker is gone", self._name)
                 return True
