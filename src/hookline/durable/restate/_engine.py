@@ -296,11 +296,12 @@ def chats(
     seconds. A worker that hangs counts as dead after twice `idle` seconds, or after 20 seconds if
     that is longer. For `retention` seconds, Restate keeps outcomes and recognizes known ids. If the
     Restate server signs its calls, `identity_keys` are the server's public keys. `url` is the
-    address of Restate's ingress. If `url` is given, `async with` and `run()` serve the application at `bind`, and
-    register it with Restate at the address `advertise`, by default that of `bind`; if the server is
-    away, they wait. Give all workers one `advertise`, that of a load balancer. `concurrency` is the
-    most chats that a worker runs at once. `admin` is the address of Restate's admin API; the
-    default is port 9070 on the host of the ingress. Raises UsageError if the agent has no
+    address of Restate's ingress. If `url` is given, `async with` and `run()` serve the application
+    at `bind`, and register it with Restate at the address `advertise`, by default that of `bind`;
+    if the server is away, they wait. Give all workers one `advertise`, that of a load balancer.
+    `concurrency` is the most chats that a worker runs at once. `admin` is the address of Restate's
+    admin API; the default is port 9070 on the host of the ingress. Raises UsageError if the agent
+    has no
     `runtime=Durable()`, or if `bind` has no port.
     """
     if policy != "upgrade":
