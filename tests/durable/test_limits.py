@@ -15,6 +15,7 @@ import httpx
 import pytest
 from msgspec import Struct
 from tests.durable._engines import Engine
+from tests.durable.figures import Statements, add_ended, statements_of
 from tests.durable.test_engines import asking, waits
 from tests.web._server import eventually
 
@@ -139,6 +140,39 @@ async def test_workers_delete_chats_after_their_retention(engine: Engine, client
             await asyncio.sleep(0.01)
     with pytest.raises(UsageError, match="retention=0"):
         engine.worker(agent, retention=0)
+
+
+@POLLED
+async def test_a_clean_up_costs_as_much_per_chat_however_many_have_ended(
+    engine: Engine, client: Client
+) -> None:
+    jobs = engine.jobs()
+    await jobs.add("up", "{}")
+    assert await client.cleanup(older_than=1.0) == 0
+    statements = Statements(type(jobs.database))
+    counts: list[int] = []
+    try:
+        for chats in (900, 1900, 2900):  # it deletes 1,000 at once
+            await add_ended(engine, chats)
+            statements.count = 0
+            assert await client.cleanup(older_than=1.0) == chats
+            counts.append(statements.count)
+    finally:
+        statements.end()
+    assert counts[1] == 2 * counts[0]
+    assert counts[2] == 3 * counts[0]
+    select = "SELECT id FROM hookline_job WHERE queue = $1 AND ended < $2 ORDER BY ended LIMIT 9"
+    await jobs.database.fetch("ANALYZE hookline_job")
+    explain = "EXPLAIN QUERY PLAN" if engine.name == "sqlite" else "EXPLAIN"
+    plan = await jobs.database.fetch(f"{explain} {select}", jobs.queue, 2.0, reads=True)
+    assert "hookline_job_ended" in str(plan)
+    await jobs.aclose()
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+async def test_a_chat_on_postgresql_costs_less_than_forty_statements(engine: Engine) -> None:
+    assert await statements_of(engine, chats=1) < 40
+    assert await statements_of(engine, chats=50) < 10
 
 
 @pytest.mark.parametrize("engine", ["restate"], indirect=True)
