@@ -24,8 +24,7 @@ from hookline.durable import check_chats
 from hookline.durable._client import Client
 from hookline.durable._polled.claims import Claim, Selection
 from hookline.durable._polled.deaths import TRIAL, Toll
-from hookline.durable._polled.last_call import LastCall
-from hookline.durable._polled.machine import new_name
+from hookline.durable._polled.machine import LastCall, new_name
 from hookline.durable._polled.suspects import Suspects
 from hookline.durable.restate._slots import Slots, Suspect
 from hookline.errors import QueueFullError, UsageError
@@ -359,7 +358,7 @@ async def test_a_worker_takes_over_at_once_from_one_whose_process_is_gone(
 
 
 _NOTES = (
-    "import sys; from hookline.durable._polled.last_call import LastCall\n"
+    "import sys; from hookline.durable._polled.machine import LastCall\n"
     "call = LastCall(sys.argv[1]); call.open(); call.note('first'); call.note('last')"
 )
 

@@ -24,9 +24,8 @@ from hookline.durable._job import MakeDeps, Relay, aborted_outcome, check_agent
 from hookline.durable._polled.claims import ANY, Claim, Selection
 from hookline.durable._polled.deaths import PATIENCE
 from hookline.durable._polled.jobs import Jobs
-from hookline.durable._polled.last_call import LastCall
 from hookline.durable._polled.life import Life, Log, refuse
-from hookline.durable._polled.machine import new_name
+from hookline.durable._polled.machine import LastCall, new_name
 from hookline.durable._polled.metrics import Metrics
 from hookline.durable._polled.suspects import Suspects
 from hookline.errors import JournalError, StoreError, UsageError

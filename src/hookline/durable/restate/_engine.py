@@ -26,7 +26,7 @@ from hookline.durable._client import Client
 from hookline.durable._extra import needed
 from hookline.durable._job import MakeDeps, Relay, check_agent
 from hookline.durable._polled.deaths import MAX_DEATHS
-from hookline.durable._polled.last_call import LastCall
+from hookline.durable._polled.machine import LastCall
 from hookline.durable._urls import Policy
 from hookline.durable.restate._admin import address_for
 from hookline.durable.restate._board import Board

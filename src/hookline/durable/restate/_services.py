@@ -29,7 +29,7 @@ from hookline.durable._job import (
     run_job,
 )
 from hookline.durable._polled.deaths import LONGEST_DELAY, PATIENCE, words_of
-from hookline.durable._polled.last_call import LastCall
+from hookline.durable._polled.machine import LastCall
 from hookline.durable._trace import in_trace
 from hookline.durable.restate._deaths import toll_of, undone_by
 from hookline.durable.restate._journal import death_in

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final, NamedTuple
 
 from hookline.durable._polled.deaths import PATIENCE, TRIAL
-from hookline.durable._polled.last_call import LastCall
+from hookline.durable._polled.machine import LastCall
 
 _LOOK: Final = 0.02  # seconds between two looks of a suspect
 _RETURN: Final = 1.5  # seconds within which Restate begins a chat again whose worker has died
