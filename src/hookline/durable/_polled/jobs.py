@@ -107,7 +107,7 @@ class Jobs(Board):
         if are_due:
             await self.database.run(self._claims.wake)
             await self.database.run(lambda: self._claims.sweep(selection))
-        if not are_ready and not are_due:
+        elif not are_ready:
             return []
         self._turns += 1
         prefix = f"{self.database.boot}{worker}.{self._turns}."
@@ -121,8 +121,7 @@ class Jobs(Board):
             "SELECT DISTINCT agent FROM (SELECT agent FROM hookline_job "
             f"WHERE {READY} AND agent <> $2 {FIRST} LIMIT 100) _"
         )
-        rows = await self.database.fetch(sql, self.queue, agent, reads=True)
-        return {row[0] for row in rows}
+        return {row[0] for row in await self.database.fetch(sql, self.queue, agent, reads=True)}
 
     # ── lives ───────────────────────────────────────────────────────────────────────────────
 
@@ -291,8 +290,7 @@ class Jobs(Board):
 
     async def finish(self, id: str, owner: str, outcome: str) -> None:
         """Store the outcome of a job."""
-        item = (self.queue, id, owner, outcome, state_of(outcome))
-        await self.database.apply(_FINISH, item)
+        await self.database.apply(_FINISH, (self.queue, id, owner, outcome, state_of(outcome)))
         self._answers.pop(owner, None)
 
     async def release(self) -> None:
@@ -327,8 +325,6 @@ class Jobs(Board):
 def _forgiven(place: str) -> str:
     """Return the assignments that forget the deaths of a job if the parameter is true."""
     flag = f"CAST({place} AS boolean)"
-    return (
-        f"deaths = CASE WHEN {flag} THEN 0 ELSE deaths END, "
-        f"stalls = CASE WHEN {flag} THEN 0 ELSE stalls END, "
-        f"suspect = CASE WHEN {flag} THEN NULL ELSE suspect END"
-    )
+    values = {"deaths": "0", "stalls": "0", "suspect": "NULL"}
+    assignments = [f"{k} = CASE WHEN {flag} THEN {v} ELSE {k} END" for k, v in values.items()]
+    return ", ".join(assignments)

@@ -14,7 +14,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -78,8 +77,7 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()  # which use the engine
         self._refusals: set[str] = set()  # chats that this code cannot continue
         self._others: set[str] = set()  # agents whose chats we have seen
-        self._next_look = 0.0  # when to look for them
-        self._next_cleanup = 0.0
+        self._next_look = self._next_cleanup = 0.0  # when to look for them, and for old chats
         self._claims: dict[str, Claim] = {}  # jobs that are about to begin, by owner
         self._suspects = Suspects()
         self._last_call = LastCall(f"{jobs.database.place} {jobs.queue}")
@@ -113,8 +111,7 @@ class Worker:
             life.journal.drain()
 
     def _is_over(self) -> bool:
-        late = self._until is not None and time.monotonic() >= self._until
-        return late or (self._until is not None and not self._lives)
+        return self._until is not None and (time.monotonic() >= self._until or not self._lives)
 
     async def run(self) -> None:
         """Work until stopped or cancelled, then release the running chats for other workers."""
@@ -147,8 +144,7 @@ class Worker:
             logger.warning("the jobs cannot be read: %s", type(exc).__name__)
             logger.debug("the jobs cannot be read", exc_info=exc)
         except Exception as exc:  # of the engine
-            name = type(exc).__name__
-            logger.error("the worker could not look after its chats: %s", name)
+            logger.error("the worker could not look after its chats: %s", type(exc).__name__)
             logger.debug("the worker could not look after its chats", exc_info=exc)
 
     async def _open(self) -> None:
@@ -227,7 +223,7 @@ class Worker:
             verb = "was taken over from a worker that gave no sign of life"
         logger.info("durable chat %s %s: life %d", claim.id, verb, journal.number)
         self._metrics.begin(claim.ending)
-        journal.on_call = partial(self._last_call.note, claim.id)
+        journal.on_call = lambda: self._last_call.note(claim.id)
         life = self._lives[claim.owner] = Life(claim, log, journal)
         if self._until is not None:
             journal.drain()

@@ -89,19 +89,7 @@ class Worker:
         admin: str | None = None,
     ) -> None:
         check_agent(agent, relay)
-        if concurrency < 1:
-            raise UsageError(
-                f"concurrency={concurrency!r} must be at least 1; the worker would run no chat"
-            )
-        if advertise is not None and urlsplit(advertise).scheme not in ("http", "https"):
-            raise UsageError(
-                f"advertise={advertise!r} must be the URL at which Restate reaches the workers, "
-                "such as 'http://workers.internal:9080'"
-            )
-        if not bind.rpartition(":")[2].isdecimal():
-            raise UsageError(f"bind={bind!r} must be a host and a port, such as '127.0.0.1:9080'")
-        if max_deaths < 1:
-            raise UsageError(f"max_deaths={max_deaths!r} must be at least 1")
+        _check(concurrency, max_deaths, bind, advertise)
         restate = needed("restate")
         module = import_module("hookline.durable.restate._services")  # imports the SDK
         self._lives: set[Journal] = set()
@@ -265,6 +253,22 @@ class Worker:
             await asyncio.wait([serving])
 
 
+def _check(concurrency: int, max_deaths: int, bind: str, advertise: str | None) -> None:
+    if concurrency < 1:
+        raise UsageError(
+            f"concurrency={concurrency!r} must be at least 1; the worker would run no chat"
+        )
+    if max_deaths < 1:
+        raise UsageError(f"max_deaths={max_deaths!r} must be at least 1")
+    if advertise is not None and urlsplit(advertise).scheme not in ("http", "https"):
+        raise UsageError(
+            f"advertise={advertise!r} must be the URL at which Restate reaches the workers, "
+            "such as 'http://workers.internal:9080'"
+        )
+    if not bind.rpartition(":")[2].isdecimal():
+        raise UsageError(f"bind={bind!r} must be a host and a port, such as '127.0.0.1:9080'")
+
+
 async def _until_first(*tasks: asyncio.Future[Any]) -> None:
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
 
@@ -301,8 +305,7 @@ def chats(
     if the server is away, they wait. Give all workers one `advertise`, that of a load balancer.
     `concurrency` is the most chats that a worker runs at once. `admin` is the address of Restate's
     admin API; the default is port 9070 on the host of the ingress. Raises UsageError if the agent
-    has no
-    `runtime=Durable()`, or if `bind` has no port.
+    has no `runtime=Durable()`, or if `bind` has no port.
     """
     if policy != "upgrade":
         raise UsageError(
