@@ -267,19 +267,10 @@ async def test_a_life_that_ended_well_after_progress_forgives_the_deaths_before(
     await jobs.aclose()
 
 
-async def died(jobs: Any, worker: str, *begun: str) -> None:
-    """Let a worker claim all jobs, begin these suspects, and die."""
-    for claim in await until_claimed(jobs, worker):
-        if claim.id in begun:
-            await jobs.begin(claim.id, claim.owner)
-
-
-async def until_claimed(jobs: Any, worker: str) -> list[Claim]:
-    """Claim jobs once the claims of the worker before have lapsed."""
-    while True:
-        if claims := await jobs.take(worker, 9):
-            return list(claims)
-        await asyncio.sleep(0.02)
+async def die(jobs: Any) -> None:
+    """Let all claims lapse."""
+    sql = "UPDATE hookline_job SET lease = 0 WHERE queue = $1 AND owner IS NOT NULL"
+    await jobs.database.fetch(sql, jobs.queue)
 
 
 @POLLED
@@ -288,10 +279,13 @@ async def test_a_suspect_that_dies_alone_clears_the_chats_that_had_died_with_it(
 ) -> None:
     for id in ("one", "two", "three"):
         await client.start("Hi.", chat_id=id)
-    jobs = engine.jobs(lease=0.05)
-    await died(jobs, "first")
-    await died(jobs, "second", "two")
-    claims = {claim.id: claim for claim in await until_claimed(jobs, "third")}
+    jobs = engine.jobs(lease=60)
+    assert len(await jobs.take("first", 9)) == 3
+    await die(jobs)
+    owners = {claim.id: claim.owner for claim in await jobs.take("second", 9)}
+    await jobs.begin("two", owners["two"])
+    await die(jobs)
+    claims = {claim.id: claim for claim in await jobs.take("third", 9)}
     assert claims.keys() == {"one", "three"}  # the other waits for the delay of its second death
     assert {claim.last for claim in claims.values()} == {None}
     assert [(await client.status(id)).deaths for id in ("one", "two", "three")] == [0, 2, 0]
@@ -304,15 +298,16 @@ async def test_a_new_chat_that_dies_beside_a_suspect_clears_nobody(
 ) -> None:
     for id in ("one", "two"):
         await client.start("Hi.", chat_id=id)
-    jobs = engine.jobs(lease=0.05)
-    await died(jobs, "first")
-    suspects = await until_claimed(jobs, "second")
+    jobs = engine.jobs(lease=60)
+    await jobs.take("first", 9)
+    await die(jobs)
+    suspects = await jobs.take("second", 9)
+    assert {claim.id: claim.last is None for claim in suspects} == {"one": False, "two": False}
     await client.start("Hi.", chat_id="new")
-    new = await until_claimed(jobs, "second")
-    assert {claim.last is None for claim in suspects} == {False}
-    assert [(claim.id, claim.last) for claim in new] == [("new", None)]
+    assert [(claim.id, claim.last) for claim in await jobs.take("second", 9)] == [("new", None)]
     await jobs.begin("two", next(claim.owner for claim in suspects if claim.id == "two"))
-    claims = await until_claimed(jobs, "third")
+    await die(jobs)
+    claims = await jobs.take("third", 9)
     assert {claim.id for claim in claims} == {"one", "new"}
     assert all(claim.last is not None for claim in claims)
     await jobs.aclose()
@@ -324,15 +319,14 @@ async def test_a_chat_that_recorded_nothing_shortly_before_a_death_is_no_suspect
 ) -> None:
     for id in ("calm", "busy"):
         await client.start("Hi.", chat_id=id)
-    jobs = engine.jobs(lease=0.05)
+    jobs = engine.jobs(lease=60)
     [calm, busy] = await jobs.take("first", 9)
     await jobs.append(busy.id, busy.owner, 0, RECORD)
     sql = "UPDATE hookline_job_life SET began = began - $2 WHERE queue = $1"
     await jobs.database.fetch(sql, jobs.queue, 2 * TRIAL)
-    [suspect] = await until_claimed(jobs, "second")
-    assert suspect.id == "busy"
-    await jobs.leave(suspect.id, suspect.owner, 60.0)
-    [claim] = await until_claimed(jobs, "second")
+    await die(jobs)
+    assert [claim.id for claim in await jobs.take("second", 9)] == ["busy"]
+    [claim] = await jobs.take("second", 9)
     assert (claim.id, claim.strikes, claim.last) == (calm.id, 1, None)
     await jobs.aclose()
 
