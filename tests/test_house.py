@@ -319,6 +319,7 @@ DOOR_PLANS = {
         "_extra",
         "_polled.schema",
         "_polled.database",
+        "_polled.machine",
         "_polled.deaths",
         "_polled.claims",
         "_polled.waiting",

@@ -1,7 +1,7 @@
 """A worker whose process dies in a step of one chat, and of no other; and its supervisor.
 
 The arguments of the worker: the engine, its address, options as JSON, a trace, and where it dies:
-"model" or "tool".
+"model", "tool", or "again": in a tool that may not run twice, which its model requests again.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.durable._engines import ROOT, Engine
 from tests.durable._worker import Trace
@@ -29,18 +30,20 @@ MAX_DEATHS = 3
 
 
 class Model:
-    """Calls the tool once, then ends; some die."""
+    """Calls the tool once, then ends; some die, and some call it again and again."""
 
     name = "lethal"
 
-    def __init__(self, dies: bool) -> None:
-        self._dies = dies
+    def __init__(self, where: str) -> None:
+        self._where = where
 
     async def stream(self, request: Any) -> Any:
-        if self._dies and request.messages[0].text == "poison":
+        is_poison = request.messages[0].text == "poison"
+        if is_poison and self._where == "model":
             os._exit(9)
-        if len(request.messages) == 1:
-            yield ToolCallChunk(index=0, id="c", name="work", arguments="{}")
+        if len(request.messages) == 1 or (is_poison and self._where == "again"):
+            id = f"c{len(request.messages)}"
+            yield ToolCallChunk(index=0, id=id, name="work", arguments="{}")
             yield Finish(finish_reason="tool_calls")
         else:
             yield TextChunk("Done.")
@@ -57,13 +60,22 @@ class Supervisor:
             *(json.dumps(options), str(trace), where),
         ]
         self.deaths = 0
+        self.down = 0.0
+        """The seconds without a worker."""
 
     async def run(self) -> None:
         while self.deaths <= 2 * MAX_DEATHS:
+            begin = time.monotonic()
             worker = await asyncio.create_subprocess_exec(
-                *self.command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
+                *self.command,
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stdout=asyncio.subprocess.PIPE,
             )
             try:
+                assert worker.stdout is not None
+                await worker.stdout.readline()  # it is up
+                self.down += time.monotonic() - begin
                 await worker.wait()
                 self.deaths += 1
             finally:
@@ -85,6 +97,29 @@ async def supervised(
         await asyncio.wait([running])
 
 
+class Interruptions(NamedTuple):
+    """How often the tools of the chats beside the lethal one were interrupted."""
+
+    first: int
+    """At the first death."""
+    later: int
+
+
+def interruptions(lines: list[str], reported: Container[str] = ()) -> Interruptions:
+    """Read from a trace how often a tool was interrupted: it began again, or it was reported."""
+    processes: dict[str, list[str]] = {}  # in which a chat began, by chat
+    for line in lines:
+        process, id, _ = line.split(" ")
+        if id != "poison":
+            processes.setdefault(id, []).append(process)
+    first = lines[0].partition(" ")[0]
+    again = [begun if id in reported else begun[:-1] for id, begun in processes.items()]
+    return Interruptions(
+        sum(begun.count(first) for begun in again),
+        sum(process != first for begun in again for process in begun),
+    )
+
+
 async def register(engine: Engine, client: Client) -> None:
     """Make the workers known to Restate."""
     async with engine.worker(Agent(ScriptedModel("Hi."), runtime=Durable())):
@@ -94,19 +129,21 @@ async def register(engine: Engine, client: Client) -> None:
 async def main(engine: str, address: str, options: str, trace: str, where: str) -> None:
     lines = Trace(trace)
 
-    @tool(idempotent=True)
+    @tool(idempotent=where != "again")
     async def work(run: Run[Any]) -> str:
         """Work for a while, or die."""
-        if where == "tool" and run.chat_id == "poison":
+        if where != "model" and run.chat_id == "poison":
             lines.note("poison", "dies")
             os._exit(9)
         lines.note(run.chat_id, "begins")
         await asyncio.sleep(0.3)
         return "worked"
 
-    agent: Agent[Any] = Agent(Model(where == "model"), tools=[work], runtime=Durable())
+    agent: Agent[Any] = Agent(Model(where), tools=[work], runtime=Durable())
     module = import_module(f"hookline.durable.{engine}")
-    await module.chats(agent, address, **json.loads(options)).run()
+    async with module.chats(agent, address, **json.loads(options)):
+        print("up", flush=True)
+        await asyncio.Event().wait()
 
 
 if __name__ == "__main__":

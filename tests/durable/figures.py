@@ -13,21 +13,21 @@ import os
 import resource
 import sys
 import time
-from collections import Counter
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from tests.durable._engines import NAMES, ROOT, Engine, Missing, places
-from tests.durable._lethal import MAX_DEATHS, supervised
+from tests.durable._lethal import MAX_DEATHS, Interruptions, interruptions, supervised
 from tests.durable.kills import lines_of
 
 from hookline import Agent, Approve, Ask
 from hookline.durable._client import Client
 from hookline.durable._polled.claims import Selection
+from hookline.durable.postgres._connection import Connections
 from hookline.errors import RemoteChatError, StoreError, UsageError
 from hookline.runtimes import Durable, Journal
 from hookline.testing import ScriptedModel, call
@@ -207,6 +207,87 @@ async def idle(engine: Engine, parked: int, seconds: float = 5.0) -> float:
         return 100 * (time.process_time() - cpu) / seconds
 
 
+class Statements:
+    """Counts the statements of the databases in this process, except those that only look."""
+
+    def __init__(self, database: type[Any]) -> None:
+        self._fetch, self._run = database.fetch, database.run
+        database.fetch, database.run = self._patches()
+        self._database = database
+        self.count = 0
+
+    def _patches(self) -> tuple[Any, Any]:
+        counter = self
+
+        async def fetch(self: Any, *values: Any, reads: bool = False) -> Any:
+            counter.count += not reads
+            return await counter._fetch(self, *values, reads=reads)
+
+        async def run(self: Any, work: Any) -> Any:
+            counter.count += 2  # BEGIN and COMMIT
+            return await counter._run(self, lambda: counter._counted(work()))
+
+        return fetch, run
+
+    def _counted(self, work: Any) -> Any:
+        try:
+            statement = next(work)
+            while True:
+                self.count += 1
+                statement = work.send((yield statement))
+        except StopIteration as stop:
+            return stop.value
+
+    def end(self) -> None:
+        self._database.fetch, self._database.run = self._fetch, self._run
+
+
+async def statements_of(engine: Engine, chats: int) -> float:
+    """The statements of a chat, from its start to its result, if so many run at once."""
+    async with engine.worker(agent(asks=False)), engine.client() as client:
+        await client.result(await client.start("Go."))
+        statements = Statements(Connections)
+        try:
+            ids = await asyncio.gather(*[client.start("Go.") for _ in range(chats)])
+            await asyncio.gather(*[client.result(id) for id in ids])
+        finally:
+            statements.end()
+    return statements.count / chats
+
+
+async def add_ended(engine: Engine, chats: int) -> None:
+    """Add chats that have ended, each with the record of a small chat."""
+    jobs = engine.jobs()
+    await jobs.add("one", "{}")
+    numbers = (
+        "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < $2), "
+        "m (m) AS (SELECT 1 UNION ALL SELECT m + 1 FROM m WHERE m < 12) "
+    )
+    await jobs.database.fetch(
+        f"{numbers} INSERT INTO hookline_job (queue, id, input, priority, created, ended, state, "
+        "outcome) SELECT $1, 'ended-' || CAST(n AS text), '{}', 0, 1, 1, 'done', '{}' FROM n",
+        jobs.queue,
+        chats,
+    )
+    await jobs.database.fetch(
+        f"{numbers} INSERT INTO hookline_job_log (queue, id, n, at, data) "
+        "SELECT $1, 'ended-' || CAST(n AS text), m, 1, $3 FROM n, m",
+        jobs.queue,
+        chats,
+        b"x" * 400,
+    )
+    await jobs.aclose()
+
+
+async def clean(engine: Engine, chats: int) -> float:
+    """Delete so many ended chats; returns the chats deleted a second."""
+    await add_ended(engine, chats)
+    async with engine.client() as client:
+        begin = time.perf_counter()
+        assert await client.cleanup(older_than=1.0) == chats
+        return chats / (time.perf_counter() - begin)
+
+
 async def turns(engine: Engine, foreign: int, count: int = 100) -> tuple[float, float]:
     """The statements and the milliseconds of CPU of a turn beside chats of other agents.
 
@@ -239,29 +320,42 @@ async def turns(engine: Engine, foreign: int, count: int = 100) -> tuple[float, 
     return figures
 
 
-async def beside(engine: Engine, poison: bool, count: int = 20) -> tuple[float, int]:
-    """The seconds of good chats, and how many of them were interrupted, beside a poison chat."""
+class Beside(NamedTuple):
+    """What good chats went through beside a poison chat."""
+
+    seconds: float
+    down: float
+    """The part of the time in which no worker was up."""
+    deaths: int
+    interruptions: Interruptions
+
+
+async def beside(engine: Engine, poison: bool, count: int = 20) -> Beside:
+    """Run good chats, beside a poison chat or alone."""
     good = [f"good-{n}" for n in range(count)]
     options = {"max_deaths": MAX_DEATHS, "idle": 30.0 if engine.name == "restate" else 0.1}
     with TemporaryDirectory() as directory:
         trace = Path(directory, "trace")
-        async with engine.client() as client, supervised(engine, trace, "tool", **options):
+        async with (
+            engine.client() as client,
+            supervised(engine, trace, "tool", **options) as supervisor,
+        ):
             while True:  # Restate knows no chats before its first worker
                 with suppress(UsageError, StoreError):
                     await client.result(await client.start("Work."))
                     break
                 await asyncio.sleep(0.1)
-            begin = time.perf_counter()
+            begin, down = time.perf_counter(), supervisor.down
             for id in good[: count // 2] + ["poison"] * poison + good[count // 2 :]:
                 await client.start("Work.", chat_id=id)
             for id in good:
                 await client.result(id)
             seconds = time.perf_counter() - begin
+            down, deaths = supervisor.down - down, supervisor.deaths
             if poison:
                 with suppress(RemoteChatError):
                     await client.result("poison")
-        begins = Counter(line.split()[1] for line in lines_of(trace))
-    return seconds, sum(begins[id] > 1 for id in good)
+        return Beside(seconds, down, deaths, interruptions(lines_of(trace)))
 
 
 async def many(name: str, where: Any, options: argparse.Namespace) -> None:
@@ -269,11 +363,14 @@ async def many(name: str, where: Any, options: argparse.Namespace) -> None:
     for workers in (1, 2, 4):
         rate = await flow_of(Engine(name, where), workers, options.chats)
         print(f"{name}: {rate:.4g} chats a second with {workers} workers")
-    alone, _ = await beside(Engine(name, where), poison=False)
-    seconds, interrupted = await beside(Engine(name, where), poison=True)
+    alone = await beside(Engine(name, where), poison=False)
+    it = await beside(Engine(name, where), poison=True)
+    up = it.seconds - it.down
     print(
-        f"{name}: 20 good chats end within {seconds:.3g} s beside one that kills its workers, "
-        f"{seconds / alone:.3g} times what they take alone; {interrupted} were interrupted"
+        f"{name}: 20 good chats end within {it.seconds:.3g} s beside one that kills {it.deaths} "
+        f"workers; without the {it.down:.3g} s in which workers started, that is "
+        f"{up / alone.seconds:.3g} times what they take alone; {it.interruptions.first} were "
+        f"interrupted by the first death, {it.interruptions.later} by later ones"
     )
     if name == "restate":  # its server finds the work
         return
@@ -284,6 +381,13 @@ async def many(name: str, where: Any, options: argparse.Namespace) -> None:
             f"{name}: {statements:g} statements and {ms:.3g} ms a turn beside {foreign} foreign "
             f"or refused chats: {ms:.3g} % of a core, with a turn every 100 ms"
         )
+    rate = await clean(Engine(name, where), options.ended)
+    minutes = 1e6 / rate / 60
+    print(f"{name}: cleans up {rate:.4g} chats a second, so a million in {minutes:.2g} minutes")
+    if name == "postgres":
+        for chats in (1, COUNT):
+            count = await statements_of(Engine(name, where), chats)
+            print(f"postgres: {count:.3g} statements a chat, if {chats} run at once")
     share = await idle(Engine(name, where), options.parked)
     print(f"{name}: {share:.3g} % of a core, idle with {options.parked} parked chats")
 
@@ -294,6 +398,7 @@ def main() -> int:
     parser.add_argument("engine", nargs="*", help=f"of {', '.join(NAMES)}; all where none is named")
     parser.add_argument("--chats", type=int, default=400, help="for several workers")
     parser.add_argument("--parked", type=int, default=100_000, help="beside an idle worker")
+    parser.add_argument("--ended", type=int, default=100_000, help="chats to clean up")
     options = parser.parse_args()
     weigh()
     with places(tuple(options.engine) or NAMES) as found:

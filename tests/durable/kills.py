@@ -337,8 +337,8 @@ async def run(engine: Engine, options: argparse.Namespace) -> bool:
                 workers.shots += 1
             elif options.stop:
                 await workers.put_to_sleep(options.stop)
-            else:
-                workers.shoot()
+            else:  # a worker that has come up, also on a slow machine
+                workers.shoot({line.partition(" ")[0] for line in lines_of(trace)})
 
         try:
             async with engine.client() as client:

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import glob
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from msgspec import Struct
 from tests.durable._engines import Engine
+from tests.durable.figures import Statements, add_ended, statements_of
 from tests.durable.test_engines import asking, waits
 from tests.web._server import eventually
 
 from hookline import Agent, Approve, Ask, tool
 from hookline.durable import check_chats
 from hookline.durable._client import Client
-from hookline.durable._polled.claims import Selection
-from hookline.durable._polled.deaths import Toll
+from hookline.durable._polled.claims import Claim, Selection
+from hookline.durable._polled.deaths import TRIAL, Toll
+from hookline.durable._polled.machine import LastCall, new_name
+from hookline.durable._polled.suspects import Suspects
+from hookline.durable.restate._slots import Slots, Suspect
 from hookline.errors import QueueFullError, UsageError
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call
@@ -133,6 +141,39 @@ async def test_workers_delete_chats_after_their_retention(engine: Engine, client
         engine.worker(agent, retention=0)
 
 
+@POLLED
+async def test_a_clean_up_costs_as_much_per_chat_however_many_have_ended(
+    engine: Engine, client: Client
+) -> None:
+    jobs = engine.jobs()
+    await jobs.add("up", "{}")
+    assert await client.cleanup(older_than=1.0) == 0
+    statements = Statements(type(jobs.database))
+    counts: list[int] = []
+    try:
+        for chats in (900, 1900, 2900):  # it deletes 1,000 at once
+            await add_ended(engine, chats)
+            statements.count = 0
+            assert await client.cleanup(older_than=1.0) == chats
+            counts.append(statements.count)
+    finally:
+        statements.end()
+    assert counts[1] == 2 * counts[0]
+    assert counts[2] == 3 * counts[0]
+    select = "SELECT id FROM hookline_job WHERE queue = $1 AND ended < $2 ORDER BY ended LIMIT 9"
+    await jobs.database.fetch("ANALYZE hookline_job")
+    explain = "EXPLAIN QUERY PLAN" if engine.name == "sqlite" else "EXPLAIN"
+    plan = await jobs.database.fetch(f"{explain} {select}", jobs.queue, 2.0, reads=True)
+    assert "hookline_job_ended" in str(plan)
+    await jobs.aclose()
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+async def test_a_chat_on_postgresql_costs_less_than_forty_statements(engine: Engine) -> None:
+    assert await statements_of(engine, chats=1) < 40
+    assert await statements_of(engine, chats=50) < 10
+
+
 @pytest.mark.parametrize("engine", ["restate"], indirect=True)
 async def test_restate_keeps_the_record_of_a_chat_as_long_as_its_outcome(
     engine: Engine, client: Client
@@ -224,6 +265,152 @@ async def test_a_life_that_ended_well_after_progress_forgives_the_deaths_before(
     await jobs.leave(id, claim.owner, forgive=True)
     assert (await client.status(id)).deaths == 0
     await jobs.aclose()
+
+
+async def die(jobs: Any) -> None:
+    """Let all claims lapse."""
+    sql = "UPDATE hookline_job SET lease = 0 WHERE queue = $1 AND owner IS NOT NULL"
+    await jobs.database.fetch(sql, jobs.queue)
+
+
+@POLLED
+async def test_a_suspect_that_dies_alone_clears_the_chats_that_had_died_with_it(
+    engine: Engine, client: Client
+) -> None:
+    for id in ("one", "two", "three"):
+        await client.start("Hi.", chat_id=id)
+    jobs = engine.jobs(lease=60)
+    assert len(await jobs.take("first", 9)) == 3
+    await die(jobs)
+    owners = {claim.id: claim.owner for claim in await jobs.take("second", 9)}
+    await jobs.begin("two", owners["two"])
+    await die(jobs)
+    claims = {claim.id: claim for claim in await jobs.take("third", 9)}
+    assert claims.keys() == {"one", "three"}  # the other waits for the delay of its second death
+    assert {claim.last for claim in claims.values()} == {None}
+    assert [(await client.status(id)).deaths for id in ("one", "two", "three")] == [0, 2, 0]
+    await jobs.aclose()
+
+
+@POLLED
+async def test_a_new_chat_that_dies_beside_a_suspect_clears_nobody(
+    engine: Engine, client: Client
+) -> None:
+    for id in ("one", "two"):
+        await client.start("Hi.", chat_id=id)
+    jobs = engine.jobs(lease=60)
+    await jobs.take("first", 9)
+    await die(jobs)
+    suspects = await jobs.take("second", 9)
+    assert {claim.id: claim.last is None for claim in suspects} == {"one": False, "two": False}
+    await client.start("Hi.", chat_id="new")
+    assert [(claim.id, claim.last) for claim in await jobs.take("second", 9)] == [("new", None)]
+    await jobs.begin("two", next(claim.owner for claim in suspects if claim.id == "two"))
+    await die(jobs)
+    claims = await jobs.take("third", 9)
+    assert {claim.id for claim in claims} == {"one", "new"}
+    assert all(claim.last is not None for claim in claims)
+    await jobs.aclose()
+
+
+@POLLED
+async def test_a_chat_that_recorded_nothing_shortly_before_a_death_is_no_suspect(
+    engine: Engine, client: Client
+) -> None:
+    for id in ("calm", "busy"):
+        await client.start("Hi.", chat_id=id)
+    jobs = engine.jobs(lease=60)
+    [calm, busy] = await jobs.take("first", 9)
+    await jobs.append(busy.id, busy.owner, 0, RECORD)
+    sql = "UPDATE hookline_job_life SET began = began - $2 WHERE queue = $1"
+    await jobs.database.fetch(sql, jobs.queue, 2 * TRIAL)
+    await die(jobs)
+    assert [claim.id for claim in await jobs.take("second", 9)] == ["busy"]
+    [claim] = await jobs.take("second", 9)
+    assert (claim.id, claim.strikes, claim.last) == (calm.id, 1, None)
+    await jobs.aclose()
+
+
+@POLLED
+async def test_a_worker_takes_over_at_once_from_one_whose_process_is_gone(
+    engine: Engine, client: Client
+) -> None:
+    await client.start("Hi.", chat_id="one")
+    program = "from hookline.durable._polled.machine import new_name; print(new_name())"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    jobs = engine.jobs(lease=60)
+    assert len(await jobs.take(output.decode().strip(), 9)) == 1
+    other = engine.jobs(lease=60)
+    assert [claim.id for claim in await other.take(new_name(), 9)] == ["one"]
+    third = engine.jobs(lease=60)
+    assert await third.take(new_name(), 9) == []  # this process is not gone
+    for each in (jobs, other, third):
+        await each.aclose()
+
+
+_NOTES = (
+    "import sys; from hookline.durable._polled.machine import LastCall\n"
+    "call = LastCall(sys.argv[1]); call.open(); call.note('first'); call.note('last')"
+)
+
+
+async def test_the_chat_whose_call_began_last_in_a_dead_worker_is_the_first_to_be_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _NOTES, "here", env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
+    await process.wait()
+    calls = LastCall("here")
+    calls.open()
+    calls.note("mine")
+    assert calls.of_the_dead() == {"last"}
+    assert LastCall("elsewhere").of_the_dead() == set()
+    suspects = Suspects()
+    for id, last in (("late", 3.0), ("last", 1.0), ("early", 2.0)):
+        suspects.add(Claim(id, id, "{}", [], strikes=1, last=last))
+    suspects.prime = calls.of_the_dead()
+    assert [suspects.next({}), suspects.next({}), suspects.next({})] == [
+        Claim(id, id, "{}", [], strikes=1, last=last)
+        for id, last in (("last", 1.0), ("late", 3.0), ("early", 2.0))
+    ]
+    [left] = await asyncio.to_thread(glob, f"{tmp_path}/*-{process.pid}-*")
+    os.utime(left, (0, 0))
+    calls.close()
+    LastCall("elsewhere").open()
+    assert not await asyncio.to_thread(os.path.exists, left)
+
+
+async def test_suspects_on_restate_begin_alone_until_one_of_them_dies_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("hookline.durable.restate._slots.TRIAL", 1000.0)
+    slots = Slots(9, 10.0, LastCall("here"))
+    begun: list[str] = []
+    ends = {id: asyncio.Event() for id in ("one", "two", "three")}
+
+    async def live(id: str) -> None:
+        suspect = Suspect(id, 1, [100.0])
+        slots.meet(suspect)
+        async with slots.slot(suspect, asyncio.Event(), lambda: None):
+            begun.append(id)
+            await ends[id].wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        for id in ends:
+            tasks.create_task(live(id))
+        await eventually(lambda: bool(begun))
+        assert begun == ["one"]
+        slots.meet(Suspect("four", 2, [101.0, 200.0]))
+        ends["one"].set()
+        await eventually(lambda: sorted(begun) == ["one", "three", "two"])
+        for end in ends.values():
+            end.set()
 
 
 # ── versions and deploys ────────────────────────────────────────────────────────────────────

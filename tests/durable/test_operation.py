@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import pytest
 from tests.durable._engines import Engine, places
-from tests.durable._lethal import MAX_DEATHS, register, supervised
+from tests.durable._lethal import MAX_DEATHS, interruptions, register, supervised
 from tests.durable.conftest import engine_at
 from tests.durable.figures import turns
 from tests.durable.kills import until_taken
@@ -204,7 +204,7 @@ async def test_an_abort_by_force_ends_a_chat_that_no_worker_can_run(
 ONE = Selection(max_deaths=1)
 
 
-@pytest.mark.parametrize("where", ["model", "tool"])
+@pytest.mark.parametrize("where", ["model", "tool", "again"])
 async def test_a_chat_that_kills_its_workers_is_quarantined_and_its_neighbours_end(
     engine: Engine, client: Client, where: str, tmp_path: Path
 ) -> None:
@@ -218,14 +218,16 @@ async def test_a_chat_that_kills_its_workers_is_quarantined_and_its_neighbours_e
         await client.start("poison" if id == "poison" else "Work.", chat_id=id)
     options = {"max_deaths": MAX_DEATHS, "idle": 30.0 if engine.name == "restate" else 0.1}
     async with supervised(engine, trace, where, **options) as supervisor:
-        for id in good:
-            assert (await client.result(id)).text == "Done."
+        responses = {id: await client.result(id) for id in good}
         with pytest.raises(RemoteChatError, match="3 workers died") as caught:
             await client.result("poison")
     assert caught.value.type == "WorkerDied"
     assert supervisor.deaths == MAX_DEATHS
-    begun = Counter(line.split()[1] for line in trace.read_text().splitlines())
-    assert max(begun[id] for id in good) <= 2
+    assert [response.text for response in responses.values()] == ["Done."] * 20
+    reported = [
+        id for id, response in responses.items() if "may have run" in response.messages[2].text
+    ]
+    assert interruptions(trace.read_text().splitlines(), reported).later == 0
 
 
 RESTATE = pytest.mark.parametrize("engine", ["restate"], indirect=True)
@@ -318,6 +320,23 @@ async def test_a_life_whose_connection_to_restate_breaks_has_not_died(
                 engine.where.start()
             release.set()
             assert (await client.result("one")).text == "Done."
+
+
+@RESTATE
+async def test_a_worker_that_is_busy_for_longer_than_idle_gets_on_with_its_chats(
+    engine: Engine, client: Client
+) -> None:
+    def busy(deps: Any) -> None:
+        """Keep the event loop from anything else."""
+        end = time.monotonic() + 1.0
+        while time.monotonic() < end:
+            pass
+
+    agent: Agent[Any] = Agent(ScriptedModel("Hello."), runtime=Durable())
+    async with engine.worker(agent, idle=0.3, deps=busy):
+        id = await client.start("Hi.")
+        assert (await client.result(id, timeout=60)).text == "Hello."
+    assert Counter(event.kind for event in await client.timeline(id))["life"] == 1
 
 
 @RESTATE

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import httpx
 import pytest
 from tests.durable._engines import Engine, Missing, free_port, places
+from tests.web._server import eventually
 
-from hookline import Agent, tool
+from hookline import Agent, Run, tool
 from hookline.durable.restate import chats
 from hookline.durable.restate._admin import address_for
+from hookline.durable.restate._requests import Ingress
 from hookline.errors import StoreError, UsageError
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call
@@ -56,6 +58,62 @@ async def test_the_chats_of_a_worker_that_is_gone_go_on_at_another_address(
     said = caplog.text
     assert f"also registered at http://127.0.0.1:{restate.port}/" in said
     assert "took over a chat" in said
+
+
+async def test_a_chat_that_an_operator_has_paused_is_not_moved(restate: Engine) -> None:
+    begun: list[str] = []
+    over = asyncio.Event()
+
+    @tool(idempotent=True)
+    async def work(run: Run[Any]) -> str:
+        """Work."""
+        begun.append(run.chat_id)
+        await over.wait()
+        return "worked"
+
+    async def invocation(id: str) -> dict[str, Any]:
+        sql = (
+            "SELECT id, status, retry_count, last_failure_error_code AS code FROM sys_invocation "
+            f"WHERE target_service_key = '{id}' AND target_handler_name = 'run'"
+        )
+        answer = await http.post(f"{restate.where.admin_url}/query", json={"query": sql})
+        row: dict[str, Any] = answer.json()["rows"][0]
+        return row
+
+    async with restate.client() as client, AsyncExitStack() as stack:
+        http = await stack.enter_async_context(
+            httpx.AsyncClient(headers={"accept": "application/json"}, timeout=30.0)
+        )
+        async with restate.worker(answering(call("work"), tools=[work])):
+            for id in ("operators", "ours"):
+                await client.start("Go.", chat_id=id)
+            await eventually(lambda: len(begun) == 2)
+        over.set()
+        for id in ("operators", "ours"):
+            while True:
+                row = await invocation(id)
+                if row["code"] == "RT0010" and row["retry_count"] >= 5:
+                    break
+                await asyncio.sleep(0.1)
+            await http.patch(f"{restate.where.admin_url}/invocations/{row['id']}/pause")
+            while (await invocation(id))["status"] != "paused":  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        there = restate.worker(answering("Done.", tools=[work]), bind=f"127.0.0.1:{free_port()}")
+        await stack.enter_async_context(there)
+        ingress = Ingress(restate.address, "", {})
+        stack.push_async_callback(ingress.aclose)
+        uri = f"http://{there._bind}"
+        admin = ingress.admin(restate.where.admin_url, restate.options()["name"], uri)
+        await admin.register()
+        await admin.move_all()
+        assert (await invocation("operators"))["status"] == "paused"
+        await admin._mark("ours", {"moving": list(b"true")})  # its worker died, too
+        while (await invocation("ours"))["status"] == "paused":
+            await admin.move_all()
+        assert (await client.result("ours")).text == "Done."
+        assert (await invocation("operators"))["status"] == "paused"
+        await client.retry("operators")
+        assert (await client.result("operators")).text == "Done."
 
 
 async def test_a_worker_waits_for_a_server_that_is_away(

@@ -110,6 +110,8 @@ class Journal:
         self.receive: Callable[[], Awaitable[Sequence[tuple[UserMessage, When]]]] | None = None
         """Returns the messages that were sent into the chat since its last call, if set. The first
         call in a life returns all of them: the record knows which were delivered."""
+        self.on_call: Callable[[], None] | None = None
+        """Is called immediately before a call of the model or a tool, if set."""
         self._writer = Writer(log, self.halt, self._recording, self.poke)
         self._writer.note(Line("life", key=self.life))
         self._failure: BaseException | None = None
@@ -252,6 +254,8 @@ class Journal:
         if key[0] in GUARDED:
             await self._writer.write(begin)
             self.check()
+            if self.on_call is not None:
+                self.on_call()
         else:
             self._writer.note(begin)
         chat.attempt = self.past.begin_counts[name]

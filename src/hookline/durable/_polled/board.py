@@ -290,8 +290,8 @@ class Board:
             yield from self._outcome_of(id)
             sql = (
                 "UPDATE hookline_job SET outcome = NULL, state = NULL, ended = NULL, deaths = 0, "
-                "stalls = 0, resting = FALSE, wake = NULL WHERE queue = $1 AND id = $2 "
-                "AND state = 'quarantined' RETURNING id"
+                "stalls = 0, suspect = NULL, resting = FALSE, wake = NULL "
+                "WHERE queue = $1 AND id = $2 AND state = 'quarantined' RETURNING id"
             )
             return bool((yield Statement(sql, (self.queue, id))))
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from typing import Final, NamedTuple
 
-from hookline.durable._polled.database import Row, Statement, Work
-from hookline.durable._polled.deaths import MAX_DEATHS, Toll, outcome_of
+from hookline.durable._polled.database import Database, Row, Statement, Work
+from hookline.durable._polled.deaths import MAX_DEATHS, TRIAL, Toll, outcome_of
+from hookline.durable._polled.machine import is_gone
 from hookline.durable._urls import Policy
 from hookline.errors import UsageError
 
 READY: Final = "queue = $1 AND outcome IS NULL AND owner IS NULL AND NOT resting"
 FIRST: Final = "ORDER BY priority DESC, created"  # and so by the index of the ready jobs
 LAPSED: Final = "queue = $1 AND owner IS NOT NULL AND NOT HELD()"
-_SWEEP: Final = 100  # lapsed claims to look at in one turn
+_SWEEP: Final = 1000  # lapsed claims to look at in one turn
 _WAKE: Final = 1000  # resting chats to wake in one turn
 DRAINED: Final = "EXISTS (SELECT 1 FROM hookline_job_drain d WHERE d.queue = $1)"
 _MINE: Final = "(agent IS NULL OR CAST($2 AS text) IS NULL OR agent = $2)"
@@ -25,16 +27,40 @@ FIT: Final = (
 
 
 _RECORDS: Final = (
-    "SELECT id, data FROM hookline_job_log WHERE queue = $1 AND id = ANY($2) ORDER BY id, n"
+    "SELECT id, data, at FROM hookline_job_log WHERE queue = $1 AND id = ANY($2) ORDER BY id, n"
 )
 _ENDINGS: Final = (
     "SELECT id, ending FROM hookline_job_life WHERE queue = $1 AND id = ANY($2) "
     "AND ended IS NOT NULL ORDER BY ended"
 )
 _JOBS: Final = (
-    "SELECT id, owner, input, abort, deaths, stalls, trace, answers FROM hookline_job "
+    "SELECT id, owner, input, abort, deaths, stalls, suspect, trace, answers FROM hookline_job "
     "WHERE queue = $1 AND id = ANY($2)"
 )
+_LAPSED_JOBS: Final = (
+    "SELECT j.id, j.owner, deaths, stalls, suspect, counts, batches, coalesce((SELECT at "
+    "FROM hookline_job_log g WHERE g.queue = j.queue AND g.id = j.id AND g.n >= batches "
+    "ORDER BY n DESC LIMIT 1), began) FROM hookline_job j JOIN hookline_job_life l "
+    "ON l.queue = j.queue AND l.id = j.id AND l.owner = j.owner "
+    f"WHERE j.queue = $1 AND j.id IN (SELECT id FROM hookline_job WHERE {LAPSED} AND {_MINE} "
+    "ORDER BY owner LIMIT $3 FOR UPDATE SKIP LOCKED)"
+)
+
+
+class _Lapsed(NamedTuple):
+    """A job whose claim has lapsed."""
+
+    id: str
+    owner: str
+    deaths: int
+    stalls: int
+    suspect: str | None
+    counts: bool
+    """Whether its life has died."""
+    batches: int
+    """Of the record, when the life began."""
+    last: float
+    """When the life recorded something for the last time."""
 
 
 class Selection(NamedTuple):
@@ -86,7 +112,10 @@ class Claim(NamedTuple):
     abort: str | None = None
     """The reason of the requested abort, as JSON."""
     strikes: int = 0
-    """The weight of its deaths; a job with strikes counts as begun once `begin` is called."""
+    """The weight of its deaths."""
+    last: float | None = None
+    """When a suspect recorded something for the last time, which counts as begun once `begin` is
+    called; None: it is not a suspect."""
     ending: str | None = None
     """How the last life ended; None: there was none."""
     trace: str | None = None
@@ -96,16 +125,21 @@ class Claim(NamedTuple):
 class Claims:
     """The transactions by which a worker gets its jobs."""
 
-    def __init__(self, queue: str, lock: str | None, lease: float) -> None:
+    def __init__(self, queue: str, database: Database, lease: float) -> None:
         self._queue = queue
-        self._lock = lock
+        self._database = database
         self._lease = lease
 
     def claim(
         self, prefix: str, limit: int, fit: tuple[object, ...], selection: Selection
     ) -> Generator[Statement, list[Row], list[tuple[Claim, int]]]:
-        """Claim ready jobs; returns them, each with the number of messages with answers."""
-        ids = yield from self._choose(limit, fit, selection.per_key)
+        """Claim ready jobs; returns them, each with the number of messages with answers.
+
+        They are either suspects, which come first, or none of them is a suspect.
+        """
+        ids = yield from self._choose("suspect IS NOT NULL", limit, fit, selection.per_key)
+        if not ids:
+            ids = yield from self._choose("suspect IS NULL", limit, fit, selection.per_key)
         if not ids:
             return []
         at = (self._queue, ids)
@@ -117,30 +151,34 @@ class Claims:
         yield Statement(
             "INSERT INTO hookline_job_life (queue, id, owner, version, began, batches, counts) "
             "SELECT queue, id, owner, version, TIME(), (SELECT count(*) FROM hookline_job_log l "
-            "WHERE l.queue = j.queue AND l.id = j.id), deaths = 0 "
+            "WHERE l.queue = j.queue AND l.id = j.id), suspect IS NULL "
             "FROM hookline_job j WHERE queue = $1 AND id = ANY($2)",
             at,
         )
         batches: dict[str, list[bytes]] = {id: [] for id in ids}
-        for id, data in (yield Statement(_RECORDS, at)):
+        times = dict.fromkeys(ids, math.inf)  # nothing is recorded: it may be the begin that kills
+        for id, data, time in (yield Statement(_RECORDS, at)):
             batches[id].append(bytes(data))
+            times[id] = time
         endings = {row[0]: row[1] for row in (yield Statement(_ENDINGS, at))}
         claims: dict[str, tuple[Claim, int]] = {}
-        for id, owner, job, abort, deaths, stalls, trace, answers in (yield Statement(_JOBS, at)):
+        for row in (yield Statement(_JOBS, at)):
+            id, owner, job, abort, deaths, stalls, suspect, trace, answers = row
             strikes = max(Toll(deaths, stalls).strikes, min(deaths, 1))
-            ending = endings.get(id)
-            claims[id] = Claim(id, owner, job, batches[id], abort, strikes, ending, trace), answers
+            last = None if suspect is None else times[id]
+            claim = Claim(id, owner, job, batches[id], abort, strikes, last, endings.get(id), trace)
+            claims[id] = claim, answers
         return [claims[id] for id in ids]
 
     def _choose(
-        self, limit: int, fit: tuple[object, ...], per_key: int | None
+        self, which: str, limit: int, fit: tuple[object, ...], per_key: int | None
     ) -> Generator[Statement, list[Row], list[str]]:
         """Return the next ready jobs, locked; at most `per_key` of each key run then."""
-        where, values = FIT, (self._queue, *fit, limit)
+        where, values = f"{FIT} AND {which}", (self._queue, *fit, limit)
         running: dict[str, int] = {}
         if per_key is not None:
-            if self._lock is not None:  # others would count the same running jobs
-                yield Statement(self._lock, (self._queue,))
+            if self._database.lock is not None:  # others would count the same running jobs
+                yield Statement(self._database.lock, (self._queue,))
             sql = (
                 "SELECT key, count(*) FROM hookline_job WHERE queue = $1 AND owner IS NOT NULL "
                 "AND key IS NOT NULL GROUP BY key"
@@ -175,44 +213,80 @@ class Claims:
             )
             yield Statement(sql, (self._queue, ids))
 
+    def lapse(self) -> Work[None]:
+        """Let the claims of workers lapse whose processes are known to be gone."""
+        sql = "SELECT id, owner FROM hookline_job WHERE queue = $1 AND owner IS NOT NULL"
+        rows = yield Statement(sql, (self._queue,))
+        names = {
+            name for _, owner in rows if is_gone(name := worker_of(owner, self._database.boot))
+        }
+        ids = [id for id, owner in rows if worker_of(owner, self._database.boot) in names]
+        if ids:
+            sql = "UPDATE hookline_job SET lease = 0 WHERE queue = $1 AND id = ANY($2)"
+            yield Statement(sql, (self._queue, ids))
+
     def sweep(self, selection: Selection) -> Work[None]:
         """Free the jobs whose claims have lapsed, and count the deaths of their lives."""
-        sql = (
-            "SELECT id, owner, deaths, stalls FROM hookline_job "
-            f"WHERE {LAPSED} AND {_MINE} LIMIT $3 FOR UPDATE SKIP LOCKED"
-        )
-        for id, owner, deaths, stalls in (
-            yield Statement(sql, (self._queue, selection.agent, _SWEEP))
-        ):
-            sql = (
-                "SELECT counts, batches FROM hookline_job_life "
-                "WHERE queue = $1 AND id = $2 AND owner = $3"
-            )
-            [(counts, first)] = yield Statement(sql, (self._queue, id, owner))
-            toll = Toll(deaths, stalls)
-            if counts:
-                sql = "SELECT data FROM hookline_job_log WHERE queue = $1 AND id = $2 AND n >= $3"
-                rows = yield Statement(sql, (self._queue, id, first))
-                toll = toll.after(bytes(row[0]) for row in rows)
-            yield from self._free(id, owner, toll, "died" if counts else "lapsed")
-            if counts and toll.strikes >= selection.max_deaths:
-                sql = (
-                    "UPDATE hookline_job SET resting = FALSE, wake = NULL, outcome = $3, "
-                    "state = 'quarantined', ended = TIME() WHERE queue = $1 AND id = $2"
-                )
-                yield Statement(sql, (self._queue, id, outcome_of(id, toll.deaths)))
+        workers: dict[str, list[_Lapsed]] = {}
+        for row in (yield Statement(_LAPSED_JOBS, (self._queue, selection.agent, _SWEEP))):
+            job = _Lapsed(*row)
+            workers.setdefault(worker_of(job.owner, self._database.boot), []).append(job)
+        for worker, jobs in workers.items():
+            dead = [job for job in jobs if job.counts]
+            since = max((job.last for job in dead), default=0.0) - TRIAL
+            for job in jobs:
+                if job.counts:
+                    yield from self._bury(worker, job, since, selection.max_deaths)
+                else:
+                    yield from self._free(job, job.suspect, Toll(job.deaths, job.stalls), "lapsed")
+            if dead and all(job.suspect is not None for job in dead):
+                yield from self._clear_others([job.id for job in dead])
 
-    def _free(self, id: str, owner: str, toll: Toll, ending: str) -> Work[None]:
+    def _bury(self, worker: str, job: _Lapsed, since: float, max_deaths: int) -> Work[None]:
+        """Count the death of a life; only one with a record after `since` is a suspect at once."""
+        sql = "SELECT data FROM hookline_job_log WHERE queue = $1 AND id = $2 AND n >= $3"
+        rows = yield Statement(sql, (self._queue, job.id, job.batches))
+        toll = Toll(job.deaths, job.stalls).after(bytes(row[0]) for row in rows)
+        is_suspect = job.last >= since or toll.strikes > 1
+        yield from self._free(job, worker if is_suspect else None, toll, "died")
+        if toll.strikes >= max_deaths:
+            sql = (
+                "UPDATE hookline_job SET resting = FALSE, wake = NULL, outcome = $3, "
+                "state = 'quarantined', ended = TIME() WHERE queue = $1 AND id = $2"
+            )
+            yield Statement(sql, (self._queue, job.id, outcome_of(job.id, toll.deaths)))
+
+    def _free(self, job: _Lapsed, suspect: str | None, toll: Toll, ending: str) -> Work[None]:
         """Take a job from its life; it is ready after the delay of its deaths."""
-        delay = toll.delay
         sql = (
             "UPDATE hookline_job SET owner = NULL, lease = NULL, deaths = $3, stalls = $4, "
             "resting = CAST($5 AS double precision) > 0, "
-            "wake = CASE WHEN CAST($5 AS double precision) > 0 THEN TIME() + $5 END "
-            "WHERE queue = $1 AND id = $2"
+            "wake = CASE WHEN CAST($5 AS double precision) > 0 THEN TIME() + $5 END, "
+            "suspect = $6 WHERE queue = $1 AND id = $2"
         )
-        yield Statement(sql, (self._queue, id, toll.deaths, toll.stalls, delay))
-        yield ending_of(self._queue, id, owner, ending)
+        yield Statement(sql, (self._queue, job.id, toll.deaths, toll.stalls, toll.delay, suspect))
+        yield ending_of(self._queue, job.id, job.owner, ending)
+
+    def _clear_others(self, ids: list[str]) -> Work[None]:
+        """One of these suspects has died again: take back the deaths of those it died with."""
+        sql = (
+            "SELECT owner FROM hookline_job_life "
+            "WHERE queue = $1 AND id = ANY($2) AND ending = 'died'"
+        )
+        rows = yield Statement(sql, (self._queue, ids))
+        workers = list({worker_of(row[0], self._database.boot) for row in rows})
+        sql = (
+            "UPDATE hookline_job SET suspect = NULL, "
+            "deaths = CASE WHEN deaths > 0 THEN deaths - 1 ELSE 0 END, "
+            "stalls = CASE WHEN stalls > 0 THEN stalls - 1 ELSE 0 END "
+            "WHERE queue = $1 AND id <> ALL($2) AND suspect = ANY($3) AND outcome IS NULL"
+        )
+        yield Statement(sql, (self._queue, ids, workers))
+
+
+def worker_of(owner: str, boot: str) -> str:
+    """Return the name of the worker in the token of a life."""
+    return owner.removeprefix(boot).partition(".")[0]
 
 
 def ending_of(queue: str, id: str, owner: str, ending: str) -> Statement:

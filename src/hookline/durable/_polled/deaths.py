@@ -7,8 +7,11 @@ or a tool), and a quarter of all that died since a life with progress ended well
 workers are killed all the time goes on as long as it makes progress, and a chat that makes a little
 progress in each life before it kills its worker is stopped too.
 
-A chat with strikes is a suspect: it begins alone in its worker until it has recorded a call, and
-from the second strike on after a delay that doubles. `max_deaths` strikes put it into quarantine.
+Of the chats whose worker has died, those that recorded something shortly before are suspects, and
+so is each chat with two strikes. A suspect begins alone in its worker until it has recorded a call,
+and from the second strike on after a delay that doubles. If suspects die again, it was one of them,
+and the deaths of the chats that had died with them are taken back. `max_deaths` strikes put a chat
+into quarantine.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from hookline.runtimes import Batch
 
 FIRST_DELAY: Final = 0.5  # seconds before the life after the second strike
 LONGEST_DELAY: Final = 300.0
-TRIAL: Final = 1.0  # seconds alone after one strike, which most likely was not its own
+TRIAL: Final = 1.0  # seconds within which a call that kills its worker is expected to do so
 PATIENCE: Final = 30.0  # seconds for which a suspect waits until its worker runs nothing else
 MAX_DEATHS: Final = 5
 _PER_STRIKE: Final = 4  # deaths with progress that are one strike
@@ -78,21 +81,34 @@ def words_of(id: str, deaths: int) -> str:
     )
 
 
+class _Ran(msgspec.Struct, frozen=True):
+    began: bool = True
+
+
+_ran: Final = msgspec.json.Decoder(_Ran | None)
+
+
 class Progress:
-    """Whether a life has recorded a call of the model or a tool that it had begun."""
+    """Whether a life has recorded a call of the model or a tool that it had begun.
+
+    A call that was interrupted does not run again, but the model may request it again. So a life
+    that has reported one makes progress with the second call: the model's, and the next tool's.
+    """
 
     def __init__(self) -> None:
         self._begins: set[str] = set()
+        self._missing = 1  # calls
         self.exists = False
 
     def look(self, data: bytes) -> bool:
         """Look at the next batch of this life; returns whether there was progress so far."""
-        if not self.exists:
-            for line in _batch.decode(data).lines:
-                if line.kind == "begin":
-                    self._begins.add(line.key)
-                elif line.kind == "end" and is_call(line.key) and line.key in self._begins:
-                    self.exists = True
+        for line in () if self.exists else _batch.decode(data).lines:
+            if line.kind == "begin":
+                self._begins.add(line.key)
+            elif line.kind == "end" and is_call(line.key) and line.key in self._begins:
+                ran = _ran.decode(line.value) if line.key.endswith("/run") else None
+                self._missing = 2 if ran is not None and not ran.began else self._missing - 1
+                self.exists = self.exists or self._missing <= 0
         return self.exists
 
 

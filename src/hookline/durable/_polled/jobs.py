@@ -76,7 +76,7 @@ class Jobs(Board):
         max_queued: int | None = None,
     ) -> None:
         super().__init__(database, queue, poll, max_queued)
-        self._claims = Claims(queue, database.lock, lease)
+        self._claims = Claims(queue, database, lease)
         self._lease = lease
         self._worker: str | None = None
         self._turns = 0
@@ -94,6 +94,8 @@ class Jobs(Board):
     ) -> list[Claim]:
         """Claim jobs without an owner, after those whose worker gave no sign of life were freed."""
         await self.database.prepare()
+        if self._worker is None:  # this worker may take the place of one that was killed
+            await self.database.run(self._claims.lapse)
         self._worker = worker
         fit = (selection.agent, selection.pinned, list(refusals))
         sql = (
@@ -105,7 +107,7 @@ class Jobs(Board):
         if are_due:
             await self.database.run(self._claims.wake)
             await self.database.run(lambda: self._claims.sweep(selection))
-        if not are_ready and not are_due:
+        elif not are_ready:
             return []
         self._turns += 1
         prefix = f"{self.database.boot}{worker}.{self._turns}."
@@ -119,13 +121,12 @@ class Jobs(Board):
             "SELECT DISTINCT agent FROM (SELECT agent FROM hookline_job "
             f"WHERE {READY} AND agent <> $2 {FIRST} LIMIT 100) _"
         )
-        rows = await self.database.fetch(sql, self.queue, agent, reads=True)
-        return {row[0] for row in rows}
+        return {row[0] for row in await self.database.fetch(sql, self.queue, agent, reads=True)}
 
     # ── lives ───────────────────────────────────────────────────────────────────────────────
 
     async def begin(self, id: str, owner: str) -> None:
-        """Note that the life of a job with strikes begins: its death counts from now on."""
+        """Note that the life of a suspect begins: its death counts from now on."""
         sql = (
             "UPDATE hookline_job_life SET counts = TRUE WHERE queue = $1 AND id = $2 AND owner = $3"
         )
@@ -153,10 +154,11 @@ class Jobs(Board):
             for deaths, stalls in (yield Statement(sql, (self.queue, id))):
                 toll = Toll(deaths, stalls).without_one()
                 sql = (
-                    "UPDATE hookline_job SET deaths = $3, stalls = $4 "
+                    "UPDATE hookline_job SET deaths = $3, stalls = $4, "
+                    "suspect = CASE WHEN CAST($5 AS boolean) THEN suspect END "
                     "WHERE queue = $1 AND id = $2 AND outcome IS NULL"
                 )
-                yield Statement(sql, (self.queue, id, *toll))
+                yield Statement(sql, (self.queue, id, *toll, toll.deaths > 0))
 
         self._answers.pop(owner, None)
         await self.database.run(work)
@@ -288,8 +290,7 @@ class Jobs(Board):
 
     async def finish(self, id: str, owner: str, outcome: str) -> None:
         """Store the outcome of a job."""
-        item = (self.queue, id, owner, outcome, state_of(outcome))
-        await self.database.apply(_FINISH, item)
+        await self.database.apply(_FINISH, (self.queue, id, owner, outcome, state_of(outcome)))
         self._answers.pop(owner, None)
 
     async def release(self) -> None:
@@ -324,7 +325,6 @@ class Jobs(Board):
 def _forgiven(place: str) -> str:
     """Return the assignments that forget the deaths of a job if the parameter is true."""
     flag = f"CAST({place} AS boolean)"
-    return (
-        f"deaths = CASE WHEN {flag} THEN 0 ELSE deaths END, "
-        f"stalls = CASE WHEN {flag} THEN 0 ELSE stalls END"
-    )
+    values = {"deaths": "0", "stalls": "0", "suspect": "NULL"}
+    assignments = [f"{k} = CASE WHEN {flag} THEN {v} ELSE {k} END" for k, v in values.items()]
+    return ", ".join(assignments)

@@ -6,7 +6,8 @@ that both accept, and runs in one transaction together with the update of the ve
 A job belongs to the life whose token is in `owner`, as long as `lease` is in the future. A resting
 job waits until `wake`, or for an answer or an abort; nobody owns it. `answers` counts the messages
 with answers. `deaths` counts the lives that died since one ended well, and `stalls` those in a row
-that died without progress. Workers take no job of a queue in `hookline_job_drain`. A life whose
+that died without progress. `suspect` is the worker with which the last life of a suspect died; see
+`deaths`. Workers take no job of a queue in `hookline_job_drain`. A life whose
 death `counts` has begun and was not told to stop. The messages that were sent into a chat are
 numbered, and have the ids that they get in the history; its log says which were delivered.
 """
@@ -100,6 +101,11 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "ALTER TABLE hookline_job_message ADD COLUMN message TEXT",
         "CREATE UNIQUE INDEX hookline_job_message_once "
         "ON hookline_job_message (queue, id, message)",
+    ),
+    (
+        "ALTER TABLE hookline_job ADD COLUMN suspect TEXT",
+        "CREATE INDEX hookline_job_suspect ON hookline_job (queue) "
+        "WHERE suspect IS NOT NULL AND outcome IS NULL",
     ),
 )
 VERSIONS: Final = "CREATE TABLE hookline_job_schema (version INTEGER NOT NULL)"

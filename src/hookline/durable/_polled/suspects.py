@@ -1,7 +1,7 @@
-"""The suspects that a worker has claimed: chats whose last life has died.
+"""The suspects that a worker has claimed: chats that may have killed their last worker.
 
 A suspect waits until its worker runs nothing else, but not for ever, and nothing else begins before
-it has recorded a call.
+it has recorded a call. The one whose call was the last to begin is the first.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ class Suspects:
     def __init__(self) -> None:
         self.waiting: dict[str, tuple[Claim, float]] = {}  # by owner, each with its time
         self._alone: tuple[str, float] | None = None  # the one that runs alone, and until when
+        self._last_begin = 0.0
+        self.prime: set[str] = set()
+        """The chats whose call was the last to begin in a worker that died."""
 
     def add(self, claim: Claim) -> None:
         """Let a suspect wait for its turn."""
@@ -44,10 +47,17 @@ class Suspects:
         """Return the suspect whose turn it is: it begins, or has waited for too long."""
         if not self.waiting or self.is_alone(lives):
             return None
-        owner, (claim, start) = next(iter(self.waiting.items()))
+        owner, (claim, start) = max(self.waiting.items(), key=self._rank)
         now = time.monotonic()
-        if lives and now - start < (TRIAL if claim.strikes == 1 else PATIENCE):
+        is_first = claim.strikes == 1
+        until = max(start, self._last_begin) + TRIAL if is_first else start + PATIENCE
+        if lives and now < until:
             return None
         del self.waiting[owner]
-        self._alone = owner, now + TRIAL if claim.strikes == 1 else math.inf
+        self._last_begin = now
+        self._alone = owner, now + TRIAL if is_first else math.inf
         return claim
+
+    def _rank(self, item: tuple[str, tuple[Claim, float]]) -> tuple[bool, float]:
+        claim, _ = item[1]
+        return claim.id in self.prime, claim.last or 0.0

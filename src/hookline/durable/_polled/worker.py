@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
@@ -25,6 +24,7 @@ from hookline.durable._polled.claims import ANY, Claim, Selection
 from hookline.durable._polled.deaths import PATIENCE
 from hookline.durable._polled.jobs import Jobs
 from hookline.durable._polled.life import Life, Log, refuse
+from hookline.durable._polled.machine import LastCall, new_name
 from hookline.durable._polled.metrics import Metrics
 from hookline.durable._polled.suspects import Suspects
 from hookline.errors import JournalError, StoreError, UsageError
@@ -71,16 +71,16 @@ class Worker:
         self._poll = poll
         self._selection = selection._replace(agent=agent.name)
         self._retention = retention
-        self._name = f"{os.getpid()}-{os.urandom(5).hex()}"
+        self._name = ""  # of the process that runs it
         self._metrics = Metrics(jobs.queue)
         self._lives: dict[str, Life] = {}  # the current lives, by owner
         self._tasks: set[asyncio.Task[None]] = set()  # which use the engine
         self._refusals: set[str] = set()  # chats that this code cannot continue
         self._others: set[str] = set()  # agents whose chats we have seen
-        self._next_look = 0.0  # when to look for them
-        self._next_cleanup = 0.0
+        self._next_look = self._next_cleanup = 0.0  # when to look for them, and for old chats
         self._claims: dict[str, Claim] = {}  # jobs that are about to begin, by owner
         self._suspects = Suspects()
+        self._last_call = LastCall(f"{jobs.database.place} {jobs.queue}")
         self._drained = False  # whether an operator has drained the queue, when we last looked
         self._excused: set[str] = set()  # owners whose death does not count
         self._unreleased: dict[str, str] = {}  # ids of chats that we could not release, by owner
@@ -111,12 +111,13 @@ class Worker:
             life.journal.drain()
 
     def _is_over(self) -> bool:
-        late = self._until is not None and time.monotonic() >= self._until
-        return late or (self._until is not None and not self._lives)
+        return self._until is not None and (time.monotonic() >= self._until or not self._lives)
 
     async def run(self) -> None:
         """Work until stopped or cancelled, then release the running chats for other workers."""
         await self._open()
+        self._name = new_name()
+        await asyncio.to_thread(self._last_call.open)
         beating = self._start(self._repeat(self._look_after))
         try:
             while not self._is_over():
@@ -143,8 +144,7 @@ class Worker:
             logger.warning("the jobs cannot be read: %s", type(exc).__name__)
             logger.debug("the jobs cannot be read", exc_info=exc)
         except Exception as exc:  # of the engine
-            name = type(exc).__name__
-            logger.error("the worker could not look after its chats: %s", name)
+            logger.error("the worker could not look after its chats: %s", type(exc).__name__)
             logger.debug("the worker could not look after its chats", exc_info=exc)
 
     async def _open(self) -> None:
@@ -223,6 +223,7 @@ class Worker:
             verb = "was taken over from a worker that gave no sign of life"
         logger.info("durable chat %s %s: life %d", claim.id, verb, journal.number)
         self._metrics.begin(claim.ending)
+        journal.on_call = lambda: self._last_call.note(claim.id)
         life = self._lives[claim.owner] = Life(claim, log, journal)
         if self._until is not None:
             journal.drain()
@@ -267,10 +268,12 @@ class Worker:
         if free > 0:
             for claim in await self._jobs.take(self._name, free, self._refusals, self._selection):
                 logger.info("durable chat %s was claimed", claim.id)
-                if claim.strikes:
-                    self._suspects.add(claim)
-                else:
+                if claim.last is None:
                     self._claims[claim.owner] = claim
+                else:
+                    self._suspects.add(claim)
+            if self._suspects.waiting:
+                self._suspects.prime = await asyncio.to_thread(self._last_call.of_the_dead)
             while self._claims:
                 owner, claim = next(iter(self._claims.items()))
                 try:
@@ -319,6 +322,7 @@ class Worker:
             life.end()
         if self._tasks:  # some may be writing the outcome of their chat
             await asyncio.wait(self._tasks)
+        self._last_call.close()
         try:
             if self._relay is not None:
                 await self._relay.aclose()

@@ -21,6 +21,8 @@ logger = logging.getLogger("hookline.durable")
 _AGAIN: Final = 1.0  # seconds before an unreachable server is tried again
 _LOOK: Final = 3.0  # seconds between two looks for chats of workers that are gone
 _ATTEMPTS: Final = 5  # failed connections after which a worker counts as gone
+_MARK: Final = "moving"
+"""The state of a chat that a worker pauses to move it; the worker may die before it resumes it."""
 _NOT_CONNECTED: Final = "RT0010"  # Restate's own code: it could not connect to the address
 
 
@@ -46,6 +48,8 @@ class _Deployments(msgspec.Struct, frozen=True):
 
 class _Row(msgspec.Struct, frozen=True):
     id: str
+    chat: str
+    status: str
 
 
 class _Rows(msgspec.Struct, frozen=True):
@@ -135,30 +139,49 @@ class Admin:
 
     async def adopt(self) -> None:
         """Move the chats of workers that are gone to this worker, until cancelled."""
-        names = ", ".join("'" + name.replace("'", "''") + "'" for name in sorted(self._names))
-        query = (
-            f"SELECT id FROM sys_invocation WHERE target_service_name IN ({names}) "
-            f"AND status IN ('backing-off', 'paused') AND retry_count >= {_ATTEMPTS} "
-            f"AND last_failure_error_code = '{_NOT_CONNECTED}' "
-            f"AND pinned_deployment_id <> '{self._id}' LIMIT 1000"
-        )
-        body = msgspec.json.encode({"query": query})
         while True:
             await asyncio.sleep(_LOOK)
             try:
-                answer = await self._ask("POST", f"{self._url}/query", body)
-                for row in msgspec.json.decode(answer.content, type=_Rows).rows:
-                    await self._move(row.id)
+                await self.move_all()
             except (StoreError, UsageError, msgspec.DecodeError) as exc:
                 logger.debug("chats of other workers could not be read", exc_info=exc)
 
-    async def _move(self, id: str) -> None:
-        """Pause an invocation and resume it here; the next look goes on if it runs meanwhile."""
-        path = f"{self._url}/invocations/{id}"
-        await self._ask("PATCH", f"{path}/pause")
+    async def move_all(self) -> None:
+        """Move the chats of workers that are gone, except those that an operator has paused."""
+        names = ", ".join("'" + name.replace("'", "''") + "'" for name in sorted(self._names))
+        query = (
+            "SELECT i.id AS id, i.target_service_key AS chat, i.status AS status "
+            "FROM sys_invocation i "
+            f"LEFT JOIN state s ON s.key = '{_MARK}' AND s.service_key = i.target_service_key "
+            f"AND s.service_name IN ({names}) "
+            f"WHERE i.target_service_name IN ({names}) AND ("
+            "(i.status = 'paused' AND s.key IS NOT NULL) OR "
+            f"(i.status = 'backing-off' AND i.retry_count >= {_ATTEMPTS} "
+            f"AND i.last_failure_error_code = '{_NOT_CONNECTED}' "
+            f"AND i.pinned_deployment_id <> '{self._id}')) LIMIT 1000"
+        )
+        body = msgspec.json.encode({"query": query})
+        answer = await self._ask("POST", f"{self._url}/query", body)
+        for row in msgspec.json.decode(answer.content, type=_Rows).rows:
+            if row.status != "paused":
+                await self._mark(row.chat, {_MARK: list(b"true")})
+                await self._ask("PATCH", f"{self._url}/invocations/{row.id}/pause")
+            # Two workers may have moved it at the same time: then one look more resumes it.
+            state = {} if await self._resume(row.id) else {_MARK: list(b"true")}
+            await self._mark(row.chat, state)
+
+    async def _mark(self, chat: str, state: dict[str, list[int]]) -> None:
+        """Set the state of the chat's object for answers, which has no other state."""
+        body = msgspec.json.encode({"object_key": chat, "new_state": state})
+        await self._ask("POST", f"{self._url}/services/{self._name}-answers/state", body)
+
+    async def _resume(self, id: str) -> bool:
+        """Resume an invocation here; False if it is not paused yet."""
+        path = f"{self._url}/invocations/{id}/resume?deployment={self._id}"
         for _ in range(10):
-            answer = await self._ask("PATCH", f"{path}/resume?deployment={self._id}")
+            answer = await self._ask("PATCH", path)
             if answer.is_success:
                 logger.warning("took over a chat of %r: its worker is gone", self._name)
-                return
+                return True
             await asyncio.sleep(0.1)
+        return False

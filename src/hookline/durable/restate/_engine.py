@@ -26,6 +26,7 @@ from hookline.durable._client import Client
 from hookline.durable._extra import needed
 from hookline.durable._job import MakeDeps, Relay, check_agent
 from hookline.durable._polled.deaths import MAX_DEATHS
+from hookline.durable._polled.machine import LastCall
 from hookline.durable._urls import Policy
 from hookline.durable.restate._admin import address_for
 from hookline.durable.restate._board import Board
@@ -88,22 +89,11 @@ class Worker:
         admin: str | None = None,
     ) -> None:
         check_agent(agent, relay)
-        if concurrency < 1:
-            raise UsageError(
-                f"concurrency={concurrency!r} must be at least 1; the worker would run no chat"
-            )
-        if advertise is not None and urlsplit(advertise).scheme not in ("http", "https"):
-            raise UsageError(
-                f"advertise={advertise!r} must be the URL at which Restate reaches the workers, "
-                "such as 'http://workers.internal:9080'"
-            )
-        if not bind.rpartition(":")[2].isdecimal():
-            raise UsageError(f"bind={bind!r} must be a host and a port, such as '127.0.0.1:9080'")
-        if max_deaths < 1:
-            raise UsageError(f"max_deaths={max_deaths!r} must be at least 1")
+        _check(concurrency, max_deaths, bind, advertise)
         restate = needed("restate")
         module = import_module("hookline.durable.restate._services")  # imports the SDK
         self._lives: set[Journal] = set()
+        self._last_call = LastCall(name)
         self._reports = None if url is None else Reports(url, name, admin)
         services = module.services_of(
             agent,
@@ -114,6 +104,7 @@ class Worker:
             idle=idle,
             retention=retention,
             lives=self._lives,
+            last_call=self._last_call,
             reports=self._reports,
             max_deaths=max_deaths,
         )
@@ -148,6 +139,7 @@ class Worker:
         while True:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
+                self._last_call.close()
                 if self._reports is not None:
                     await self._reports.aclose()
                 if self._relay is not None:
@@ -155,6 +147,7 @@ class Worker:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
             try:
+                await asyncio.to_thread(self._last_call.open)
                 if self._relay is not None:
                     await self._relay.open()
             except StoreError as exc:
@@ -260,6 +253,22 @@ class Worker:
             await asyncio.wait([serving])
 
 
+def _check(concurrency: int, max_deaths: int, bind: str, advertise: str | None) -> None:
+    if concurrency < 1:
+        raise UsageError(
+            f"concurrency={concurrency!r} must be at least 1; the worker would run no chat"
+        )
+    if max_deaths < 1:
+        raise UsageError(f"max_deaths={max_deaths!r} must be at least 1")
+    if advertise is not None and urlsplit(advertise).scheme not in ("http", "https"):
+        raise UsageError(
+            f"advertise={advertise!r} must be the URL at which Restate reaches the workers, "
+            "such as 'http://workers.internal:9080'"
+        )
+    if not bind.rpartition(":")[2].isdecimal():
+        raise UsageError(f"bind={bind!r} must be a host and a port, such as '127.0.0.1:9080'")
+
+
 async def _until_first(*tasks: asyncio.Future[Any]) -> None:
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
 
@@ -287,16 +296,16 @@ def chats(
     `deps` converts the JSON deps of a chat to the deps that hooks and tools receive. `relay` shows
     the chats in web applications; pass a RedisRelay that nothing else uses. `name` is the name of
     the worker's services: each agent of a server needs a different name. `version` is not recorded
-    by Restate, and its only `policy` is "upgrade". A chat that only waits is
-    suspended after `idle` seconds. A worker that hangs counts as dead after twice `idle` seconds.
-    For `retention` seconds, Restate keeps outcomes and recognizes known ids. If the Restate server
-    signs its calls, `identity_keys` are the server's public keys. `url` is the address of Restate's
-    ingress. If `url` is given, `async with` and `run()` serve the application at `bind`, and
-    register it with Restate at the address `advertise`, by default that of `bind`; if the server is
-    away, they wait. Give all workers one `advertise`, that of a load balancer. `concurrency` is the
-    most chats that a worker runs at once. `admin` is the address of Restate's admin API; the
-    default is port 9070 on the host of the ingress. Raises UsageError if the agent has no
-    `runtime=Durable()`, or if `bind` has no port.
+    by Restate, and its only `policy` is "upgrade". A chat that only waits is suspended after `idle`
+    seconds. A worker that hangs counts as dead after twice `idle` seconds, or after 20 seconds if
+    that is longer. For `retention` seconds, Restate keeps outcomes and recognizes known ids. If the
+    Restate server signs its calls, `identity_keys` are the server's public keys. `url` is the
+    address of Restate's ingress. If `url` is given, `async with` and `run()` serve the application
+    at `bind`, and register it with Restate at the address `advertise`, by default that of `bind`;
+    if the server is away, they wait. Give all workers one `advertise`, that of a load balancer.
+    `concurrency` is the most chats that a worker runs at once. `admin` is the address of Restate's
+    admin API; the default is port 9070 on the host of the ingress. Raises UsageError if the agent
+    has no `runtime=Durable()`, or if `bind` has no port.
     """
     if policy != "upgrade":
         raise UsageError(

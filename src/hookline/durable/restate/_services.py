@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 import restate
@@ -28,12 +29,13 @@ from hookline.durable._job import (
     run_job,
 )
 from hookline.durable._polled.deaths import LONGEST_DELAY, PATIENCE, words_of
+from hookline.durable._polled.machine import LastCall
 from hookline.durable._trace import in_trace
 from hookline.durable.restate._deaths import toll_of, undone_by
 from hookline.durable.restate._journal import death_in
 from hookline.durable.restate._messages import deliver
 from hookline.durable.restate._reports import Reports
-from hookline.durable.restate._slots import Busy, Slots
+from hookline.durable.restate._slots import Busy, Slots, Suspect
 from hookline.durable.restate._workflow import ABORT, WorkflowLog, answer_to, question
 from hookline.errors import JournalError
 from hookline.runtimes import Halted, Journal
@@ -45,6 +47,7 @@ _REFUSAL_DELAY: Final = timedelta(seconds=30)  # before another worker, or newer
 _PAUSE: Final = timedelta(
     seconds=PATIENCE
 )  # before a chat that could not be quarantined asks again
+_SILENCE: Final = 10.0  # seconds for which a worker may at least be busy
 _LONGEST_DELAY: Final = 10.0  # seconds before a suspect begins, if its deaths may not count
 _RETRY: Final = restate.InvocationRetryPolicy(
     initial_interval=timedelta(milliseconds=50),
@@ -65,14 +68,18 @@ def services_of(
     idle: float,
     retention: float,
     lives: set[Journal],
+    last_call: LastCall,
     reports: Reports | None,
     max_deaths: int,
 ) -> Sequence[restate.Workflow | restate.VirtualObject]:
     """Return the services that run an agent's chats; `lives` has the journals of those that run."""
     workflow = restate.Workflow(name)
     gate = restate.VirtualObject(f"{name}-answers", invocation_retry_policy=_RETRY)
-    wait = timedelta(seconds=idle)
-    slots = Slots(concurrency, idle / 2)  # Restate gives up a call that is silent for long
+    silence = max(idle, _SILENCE)
+    wait = timedelta(seconds=silence)
+    slots = Slots(
+        concurrency, silence / 2, last_call
+    )  # Restate gives up a call that is silent for long
 
     @workflow.main(
         name="run",
@@ -88,7 +95,7 @@ def services_of(
         def expire_in(id: str, delay: timedelta) -> None:
             context.object_send(expire, key=context.key(), arg=id, send_delay=delay)
 
-        log = WorkflowLog(context, expire_in, idle / 3)
+        log = WorkflowLog(context, expire_in, silence / 3, idle)
 
         async def chat(journal: Journal) -> Response:
             await log.has_opened.wait()  # if the worker dies from now on, it is noticed
@@ -96,10 +103,10 @@ def services_of(
                 return await run_job(agent, journal, job.decode(), deps, relay)
 
         await log.read()
-        strikes = await _strikes(context, log, reports, max_deaths)
+        suspect = await _suspect(context, log, reports, max_deaths, slots)
         try:
-            async with slots.slot(strikes, log.has_call, log.make_room):
-                return await _live(context.key(), chat, log, lives)
+            async with slots.slot(suspect, log.has_call, log.make_room):
+                return await _live(context.key(), chat, log, lives, last_call)
         except Busy as exc:
             raise RetryableError(str(exc), retry_after=timedelta(seconds=exc.delay)) from exc
         except BaseException:
@@ -162,13 +169,17 @@ def services_of(
     return workflow, gate
 
 
-async def _strikes(
-    context: restate.WorkflowContext, log: WorkflowLog, reports: Reports | None, max_deaths: int
-) -> int:
-    """Return the strikes against a chat. Raises RetryableError if it begins later, or never."""
+async def _suspect(
+    context: restate.WorkflowContext,
+    log: WorkflowLog,
+    reports: Reports | None,
+    max_deaths: int,
+    slots: Slots,
+) -> Suspect | None:
+    """Return whether a chat is a suspect. Raises RetryableError if it begins later, or never."""
     times = [at for data in log.steps if (at := death_in(data)) is not None]
     if not times:
-        return 0
+        return None
     toll = None if reports is None else await reports.toll(context.key(), log.steps)
     delay = LONGEST_DELAY
     if toll is None:  # a death may have been taken back
@@ -176,11 +187,15 @@ async def _strikes(
     elif reports is not None and toll.strikes >= max_deaths:
         reports.quarantine(context.key(), context.request().id)
         raise RetryableError(words_of(context.key(), toll.deaths), retry_after=_PAUSE)
+    if not toll.deaths:
+        return None
+    suspect = Suspect(context.key(), max(toll.strikes, 1), times[-toll.deaths :])
+    slots.meet(suspect)
     delay = times[-1] + min(toll.delay, delay) - time.time()
     if delay > 0:
         words = f"the chat begins in {delay:.1f} seconds, because its worker died"
         raise RetryableError(words, retry_after=timedelta(seconds=delay))
-    return max(toll.strikes, min(toll.deaths, 1))
+    return suspect
 
 
 async def _live(
@@ -188,6 +203,7 @@ async def _live(
     begin: Callable[[Journal], Awaitable[Response]],
     log: WorkflowLog,
     lives: set[Journal],
+    last_call: LastCall,
 ) -> bytes:
     """Run one life of a chat to its outcome; without an outcome, Restate begins another life."""
 
@@ -208,6 +224,7 @@ async def _live(
         verb = "began" if journal.number == 1 else "continues"
         logger.info("durable chat %s %s: life %d", id, verb, journal.number)
         journal.receive = log.messages.receive
+        journal.on_call = partial(last_call.note, id)
         task = asyncio.ensure_future(chat(journal))
         lives.add(journal)
         try:

@@ -1,20 +1,24 @@
 """The chats that a worker of Restate runs at once; a suspect begins alone.
 
 A suspect, whose last life has died, waits until the worker runs nothing else, and nothing else
-begins before it has recorded a call. See `_polled.deaths` for the rule.
+begins before it has recorded a call. See `_polled.deaths` for the rule. Restate does not tell which
+lives died together: they are those whose deaths were noticed at about the same time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from hookline.durable._polled.deaths import PATIENCE, TRIAL
+from hookline.durable._polled.machine import LastCall
 
 _LOOK: Final = 0.02  # seconds between two looks of a suspect
+_RETURN: Final = 1.5  # seconds within which Restate begins a chat again whose worker has died
+_TOGETHER: Final = 3.0  # seconds between the deaths of lives that died together, as noticed
 
 
 class Busy(Exception):
@@ -26,24 +30,49 @@ class Busy(Exception):
         """The seconds before the chat asks again."""
 
 
+class Suspect(NamedTuple):
+    """A chat whose last life has died."""
+
+    id: str
+    strikes: int
+    deaths: Sequence[float]
+    """When its deaths were noticed."""
+
+
 class Slots:
     """The slots of one worker."""
 
-    def __init__(self, concurrency: int, patience: float) -> None:
+    def __init__(self, concurrency: int, patience: float, last_call: LastCall) -> None:
         """A chat waits for its slot for at most `patience` seconds."""
         self._free = asyncio.Semaphore(concurrency)
         self._patience = min(patience, PATIENCE)
+        self._last_call = last_call
         self._running = 0
-        self._waiting = 0  # suspects
+        self._waiting: list[Suspect] = []
         self._alone = False  # whether a suspect runs beside which nothing may begin yet
+        self._last_begin = 0.0  # of a suspect
+        self._prime: set[str] | None = None  # whose calls were the last to begin in dead workers
+        self._missing: set[str] = set()  # those of them that have not come yet
+        self._missing_until = 0.0  # how long the other suspects wait for them
+        self._explained: list[float] = []  # deaths that were caused by a chat that died again
         self._clear = asyncio.Event()  # no suspect waits or is alone
         self._clear.set()
 
+    def meet(self, suspect: Suspect) -> None:
+        """Take note of a suspect, also if it begins later."""
+        if self._prime is None:
+            self._prime = self._last_call.of_the_dead()
+            self._missing = set(self._prime)
+            self._missing_until = time.monotonic() + _RETURN
+        self._missing.discard(suspect.id)
+        if suspect.strikes > 1:
+            self._explained += suspect.deaths[:-1]
+
     @asynccontextmanager
     async def slot(
-        self, strikes: int, cleared: asyncio.Event, make_room: Callable[[], None]
+        self, suspect: Suspect | None, cleared: asyncio.Event, make_room: Callable[[], None]
     ) -> AsyncGenerator[None]:
-        """Hold a slot for a chat with these strikes. Raises Busy.
+        """Hold a slot for a chat. Raises Busy.
 
         A suspect is `cleared` once it has recorded a call; it then makes room for other suspects.
         """
@@ -54,9 +83,8 @@ class Slots:
             raise Busy(1.0) from exc
         trial: asyncio.Task[None] | None = None
         try:
-            if strikes:
-                await self._until_alone(strikes, end)
-                trial = asyncio.create_task(self._try(strikes, cleared, make_room))
+            if suspect is not None and await self._is_its_turn(suspect, end):
+                trial = asyncio.create_task(self._try(suspect.strikes, cleared, make_room))
             else:
                 await self._until_clear(end)
             self._running += 1
@@ -77,22 +105,45 @@ class Slots:
             except TimeoutError as exc:
                 raise Busy(1.0) from exc
 
-    async def _until_alone(self, strikes: int, end: float) -> None:
-        """Wait until nothing else runs; a first strike, most likely of another, waits less."""
-        begin_beside = time.monotonic() + TRIAL if strikes == 1 else end
-        self._waiting += 1
+    async def _is_its_turn(self, suspect: Suspect, end: float) -> bool:
+        """Wait until nothing else runs; a first strike, most likely of another, waits less.
+
+        Returns False if another chat turns out to have caused the death.
+        """
+        begin = time.monotonic()
+        self._waiting.append(suspect)
         self._clear.clear()
         try:
-            while self._alone or (self._running and time.monotonic() < begin_beside):
+            while not self._may_begin(suspect, begin, end):
+                if self._is_explained(suspect):
+                    return False
                 if time.monotonic() >= end:
                     raise Busy(1.0)
                 await asyncio.sleep(_LOOK)
-            if self._running and strikes > 1:  # they take long: another worker may be free
+            if self._running and suspect.strikes > 1:  # they take long: another worker may be free
                 raise Busy(PATIENCE)
             self._alone = True
+            self._last_begin = time.monotonic()
+            return True
         finally:
-            self._waiting -= 1
+            self._waiting.remove(suspect)
             self._set(alone=self._alone)
+
+    def _may_begin(self, suspect: Suspect, begin: float, end: float) -> bool:
+        now = time.monotonic()
+        is_late = now >= (end if suspect.strikes > 1 else max(begin, self._last_begin) + TRIAL)
+        if self._alone or self._is_explained(suspect) or (self._running and not is_late):
+            return False
+        if self._missing and now < self._missing_until:
+            return False
+        return suspect is max(self._waiting, key=self._is_prime)
+
+    def _is_prime(self, suspect: Suspect) -> bool:
+        return self._prime is not None and suspect.id in self._prime
+
+    def _is_explained(self, suspect: Suspect) -> bool:
+        death = suspect.deaths[-1]
+        return suspect.strikes == 1 and any(abs(death - at) < _TOGETHER for at in self._explained)
 
     async def _try(
         self, strikes: int, cleared: asyncio.Event, make_room: Callable[[], None]

@@ -71,11 +71,15 @@ class WorkflowLog:
         context: restate.WorkflowContext,
         expire: Callable[[str, timedelta], object],
         sign: float,
+        idle: float,
     ) -> None:
-        """`expire` sends a message that ends a question; `sign`: seconds between signs of life."""
+        """`expire` sends a message that ends a question; `sign`: seconds between signs of life;
+        `idle`: seconds before a chat that only waits is suspended.
+        """
         self._context = context
         self._expire = expire
         self._sign = sign
+        self._idle = idle
         self.batches: list[bytes] = []  # of earlier lives
         self.steps: list[bytes] = []  # all that have ended in earlier lives
         self.has_opened = asyncio.Event()  # whether a step of this life is open at Restate
@@ -177,7 +181,7 @@ class WorkflowLog:
                 if lane is None and not rests:
                     lane = self._step(self._next)
                     self.open_step = self._steps
-                await _completed(self._awaited(lane), lane, chat)
+                await self._completed(self._awaited(lane), lane, chat)
                 rests = not await self._hand_out(journal) and rests
                 if lane is not None and lane.is_completed():
                     data = await lane
@@ -202,6 +206,38 @@ class WorkflowLog:
             if not self.messages.waiting:
                 futures.append(self.messages.next)
         return futures
+
+    async def _completed(
+        self, futures: list[Any], lane: _Future | None, chat: asyncio.Task[Any]
+    ) -> None:
+        """Wait until one of the engine's futures is completed, or the chat has ended.
+
+        If the worker is stopped while no step is open, only the chat's task shows it.
+        """
+        completed = asyncio.ensure_future(restate.wait_completed(*futures))
+        try:
+            if lane is None:
+                tasks = {completed, chat}
+                first = asyncio.FIRST_COMPLETED
+                done, _ = await asyncio.wait(tasks, timeout=self._idle, return_when=first)
+                if not done:
+                    await self._suspend()
+                    await asyncio.wait(tasks, return_when=first)
+            else:
+                await asyncio.wait({completed})
+            if completed.done():
+                completed.result()
+        finally:
+            completed.cancel()
+
+    async def _suspend(self) -> None:
+        """Suspend the workflow, as if Restate had asked for it.
+
+        Restate itself asks only after a long silence, so that it does not suspend a chat whose
+        worker is busy.
+        """
+        end = {"type": "http.request", "body": b"", "more_body": False}
+        await cast("Any", self._context).receive.enqueue_restate_event(end)
 
     async def _next(self) -> bytes:
         """Return the next batch, or MESSAGES; empty if nothing comes for a while, or can come."""
@@ -261,21 +297,6 @@ class WorkflowLog:
             if waiter is not None and not waiter.done():
                 waiter.set_exception(Halted())
                 waiter.exception()
-
-
-async def _completed(futures: list[Any], lane: _Future | None, chat: asyncio.Task[Any]) -> None:
-    """Wait until one of the engine's futures is completed, or the chat has ended.
-
-    If the worker is stopped while no step is open, only the chat's task shows it.
-    """
-    completed = asyncio.ensure_future(restate.wait_completed(*futures))
-    try:
-        tasks = {completed, chat} if lane is None else {completed}
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if completed.done():
-            completed.result()
-    finally:
-        completed.cancel()
 
 
 def _future(value: object) -> _Future:

@@ -18,16 +18,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from hookline.durable._polled.database import Bulk, Row, Statement, Work
+from hookline.durable._polled.machine import boot
 from hookline.durable._polled.schema import migrations
 from hookline.errors import StoreError, UsageError
 
 T = TypeVar("T")
 _BUSY: Final = 5.0  # seconds that a statement waits for another process
-_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _VALID: Final = (  # the clock begins anew when the machine does
     "(owner IS NOT NULL AND lease BETWEEN CLOCK() AND CLOCK() + 3600 "
     "AND substr(owner, 1, length(hookline_boot())) = hookline_boot())"
@@ -70,15 +69,6 @@ def _to_wal(connection: sqlite3.Connection) -> None:
             time.sleep(0.02)
 
 
-@lru_cache(maxsize=1)
-def _boot() -> str:
-    """Return a name for the time since this machine was started, where the system has one."""
-    try:
-        return f"{_BOOT.read_text().strip()[:8]}-"
-    except OSError:
-        return ""
-
-
 class _Request(NamedTuple):
     """A transaction that waits for its turn."""
 
@@ -98,7 +88,7 @@ class File:
         if synchronous not in ("FULL", "NORMAL"):
             raise UsageError(f"synchronous={synchronous!r} must be 'FULL' or 'NORMAL'")
         self.place = file
-        self.boot = _boot()
+        self.boot = boot()
         self.lock = None
         self._synchronous = synchronous
         self._connection: sqlite3.Connection | None = None
