@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -20,6 +21,7 @@ from hookline import Agent, Ask, Deny, MemoryStore, tool
 from hookline.points import OnChatDone, PreSteer
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call
+from hookline.web.relay import RedisRelay
 
 
 @pytest.fixture(params=["sqlite", "postgres", "restate"])
@@ -119,6 +121,43 @@ async def test_a_message_that_comes_when_a_durable_chat_ends_is_returned_in_its_
         assert again.status_code == 409
         after = await http.post(path, json=sent(protocol, "after", "another-id"))
         assert after.status_code == 409
+        assert texts(await stored(agent)) == ["hi"]
+
+
+class Late(RedisRelay):
+    """A relay that does something between the last event of a chat and the end of its stream."""
+
+    act: Callable[[], Awaitable[None]]
+
+    @asynccontextmanager
+    async def show(self, *args: Any) -> AsyncIterator[Any]:
+        async with super().show(*args) as screen:
+            yield screen
+            await self.act()
+
+
+@EACH
+async def test_a_message_that_comes_after_the_last_event_of_a_durable_chat_is_not_accepted(
+    engine: Engine, protocol: str, prefix: str
+) -> None:
+    agent = working(Work(), 0)
+    body = sent(protocol, "late", "my-id")
+    path = f"/{protocol}/c1/messages"
+    relay = Late(need_redis(), prefix=prefix, lease=5.0)
+    replies: list[httpx.Response] = []
+
+    async def late() -> None:
+        replies.append(await http.post(path, json=body))
+
+    relay.act = late
+    async with engine.worker(agent, relay=relay), browser(engine, agent, prefix) as http:
+        data = (await http.post(f"/{protocol}", json=request_of(protocol, "hi"))).content
+        [reply] = replies
+        assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
+        assert told(protocol, data) == []
+        while reply.status_code == 503:
+            reply = await http.post(path, json=body)
+        assert reply.status_code == 409
         assert texts(await stored(agent)) == ["hi"]
 
 

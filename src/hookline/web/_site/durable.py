@@ -228,10 +228,14 @@ class DurableChats:
 
         try:
             sent = await send()
-            for pause in (0.05, 0.1, 0.25, 0.6):  # if its stream is over, the chat is about to end
-                over = waits is None and not await self._relay.running(conversation.id, principal)
-                if sent.status != "queued" or not over:
+            for pause in (0.05, 0.1, 0.25, 0.6, None):
+                if sent.status != "queued" or not await self._is_ending(
+                    conversation.id, principal, waits=waits is not None
+                ):
                     break
+                if pause is None:
+                    text = "The answer is about to end; send this again to learn if it was taken."
+                    raise Refused(503, text, retry_after="1")
                 await asyncio.sleep(pause)
                 sent = await send()
         except UsageError:  # the engine has deleted the chat, has not got it yet, or takes none
@@ -243,6 +247,12 @@ class DurableChats:
             raise Refused(409, "It is not known if this was delivered; load the messages.")
         refused = sent.reason if sent.status == "returned" else None
         return Receipt(id=sent.message.id, refused=refused)
+
+    async def _is_ending(self, key: str, principal: str, *, waits: bool) -> bool:
+        """Whether a message that is queued now may have no event in the streams of the chat."""
+        if await self._relay.ends(key):
+            return True
+        return not waits and not await self._relay.running(key, principal)
 
     async def forget(self, key: str) -> None:
         """Delete the chats of a conversation from the engine. Raises Refused while one is open."""

@@ -25,6 +25,8 @@ class State(msgspec.Struct, frozen=True):
     worker: str
     header: Header
     over: bool
+    ends: bool
+    """Whether the durable chat of the run has decided its outcome."""
 
 
 class Link:
@@ -89,12 +91,12 @@ class Link:
 
     async def state(self, key: str) -> State | None:
         """Return the last run of a conversation."""
-        worker, header, over = await self.commands.hmget(
-            self.names.run(key), "worker", "header", "over"
+        worker, header, over, ends = await self.commands.hmget(
+            self.names.run(key), "worker", "header", "over", "ends"
         )
         if worker is None or header is None:
             return None
-        return State(worker.decode(), _header.decode(header), over == b"1")
+        return State(worker.decode(), _header.decode(header), over == b"1", ends == b"1")
 
     async def claim_of(self, key: str) -> tuple[str, str] | None:
         """Return the worker and the run of a claim whose run has not begun."""
@@ -103,10 +105,16 @@ class Link:
         )
         return None if worker is None or header is not None else (worker.decode(), run.decode())
 
-    async def take(self, key: str, header: Header, life: int, event_names: bytes) -> bool:
-        """Let a life of a durable chat write to a run; False if it must not."""
+    async def take(
+        self, key: str, header: Header, life: int, event_names: bytes, *, ends: bool
+    ) -> bool:
+        """Let a life of a durable chat write to a run; False if it must not.
+
+        `ends`: the chat has decided its outcome, and will read its messages once more.
+        """
         names = self.names
         args = [names.worker_prefix, header.run, header.to_share(), life, self.ttl, event_names]
+        args.append(int(ends))
         return bool(await self._take(keys=[names.run(key), names.log(key, header.run)], args=args))
 
     async def over(self, key: str, run: str, life: int) -> None:

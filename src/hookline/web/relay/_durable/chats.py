@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hookline import ApprovalRequest, HookDef, Message, Response
+from hookline import ApprovalRequest, HookDef, Message, Response, define_hook
 from hookline.errors import StoreError
 from hookline.events import (
     ApprovalRequested,
@@ -33,9 +33,10 @@ from hookline.events import (
     ToolCallDelta,
     ToolCallFinished,
 )
+from hookline.points import OnChatEnd
 from hookline.runtimes import Journal
 from hookline.web._runs.header import Header
-from hookline.web._runs.titles import titling
+from hookline.web._runs.titles import LAST, titling
 from hookline.web.relay._codec import END, LOSS, WAITS, end_of
 from hookline.web.relay._durable.earlier_lives import OVER, name_of, principal_of, read_before
 from hookline.web.relay._link import Link
@@ -72,6 +73,7 @@ class LifePublisher:
         self._back = asyncio.Event()  # the chat is back at its rest
         self._mute = False  # nothing further is written
         self._over = False  # this life has ended
+        self._ends = False  # the chat has decided its outcome
         self._outages: tuple[type[BaseException], ...] = (
             TimeoutError,
             StoreError,
@@ -88,8 +90,9 @@ class LifePublisher:
 
     @property
     def hooks(self) -> list[HookDef]:
-        """The hook that gives the conversation its title."""
-        return [titling()]
+        """The hooks that give the conversation its title, and say that the chat ends."""
+        ending = define_hook("onChatEnd", self._ending, name="hookline.web end", priority=LAST)
+        return [titling(), ending]
 
     # ── where the lives before this one have stopped ────────────────────────────────────────
 
@@ -222,7 +225,7 @@ class LifePublisher:
         """Write to a run from here on; Redis then refuses the writes of earlier lives."""
         run = RunSink(self._writer, self._key, header, life=self._journal.number)
         names = msgspec.json.encode(sorted(self._names))
-        if not await self._link.take(self._key, header, run.life, names):
+        if not await self._link.take(self._key, header, run.life, names, ends=self._ends):
             self._mute = True
             return None
         self._run, self._number = run, 0
@@ -235,8 +238,9 @@ class LifePublisher:
 
     async def renew(self) -> None:
         """Keep the run from expiring."""
-        if self._run is not None and not self._mute:
-            await self._link.take(self._key, self._run.header, self._run.life, b"[]")
+        run = self._run
+        if run is not None and not self._mute:
+            await self._link.take(self._key, run.header, run.life, b"[]", ends=self._ends)
 
     # ── what the journal tells ──────────────────────────────────────────────────────────────
 
@@ -298,6 +302,15 @@ class LifePublisher:
                     await self._patiently(self._open(None))
                 self.unsaid = self._run is None and self._mute
                 await self._end(end_of(error))
+
+    async def _ending(self, ctx: OnChatEnd[Any]) -> None:
+        """Say that the chat ends, before it reads its messages for the last time.
+
+        A message that was queued before this has an event in the stream; a later one may have none.
+        """
+        self._ends = True
+        await self._until(self._journal.seq)
+        await self._patiently(self.renew())
 
     async def _end(self, how: bytes) -> None:
         run, self._run = self._run, None
