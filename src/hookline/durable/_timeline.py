@@ -156,7 +156,8 @@ def sent_messages(record: Record) -> tuple[ChatMessage, ...]:
             written.add(msgspec.json.decode(line.value)["id"])
         elif parts[-1] == "input" or parts[1:2] == ["returned"]:
             steered: list[dict[str, Any]] = msgspec.json.decode(line.value)
-            decisions.update({item["message"]["id"]: item.get("refused") for item in steered})
+            decided = [item for item in steered if not item.get("held")]
+            decisions.update({item["message"]["id"]: item.get("refused") for item in decided})
     is_over = record.outcome is not None and record.state != "quarantined"
     messages: list[ChatMessage] = []
     for body, _ in record.messages:
