@@ -186,6 +186,44 @@ async def test_a_chat_that_waits_for_an_approval_takes_a_message_of_a_browser(
         assert texts(await stored(agent))[-1] == "And tell me."
 
 
+@pytest.mark.parametrize("key", ["/answer", "/answered", "/run", "/input"])
+async def test_a_life_that_ends_once_an_approval_is_recorded_hides_nothing_of_what_follows(
+    engine: Engine, prefix: str, key: str
+) -> None:
+    work = Work()
+    work.end(2)
+    agent = working(work, 1)
+    agent.add_hook("preToolCall", lambda ctx: Ask("Work?"))
+    lives: list[str] = []
+
+    @agent.hook("onChatStart")
+    @agent.hook("onApproval")
+    def end_later(ctx: Any) -> None:
+        for journal in engine.journals(worker):
+            append = journal.log.append
+
+            async def append_and_end(data: bytes) -> None:
+                await append(data)
+                if f'{key}"'.encode() in data and not lives:
+                    lives.append("over")
+                    journal.halt()
+
+            journal.log.append = append_and_end  # type: ignore[method-assign]
+
+    async with (
+        engine.worker(agent, relay=relay_of(prefix)) as worker,
+        browser(engine, agent, prefix) as http,
+    ):
+        known = await asked(http, "native")
+        await engine.at_rest(worker)
+        reply = await http.post("/native/c1/messages", json=sent("native", "And tell me."))
+        id = reply.json()["id"]
+        answer = await http.post("/native", json=answer_of("native", known))
+        assert lives == ["over"]
+        assert told("native", answer.content) == [(id, "queued"), (id, "delivered")]
+        assert answer.content.count(b"tool_call_finished") == 1
+
+
 async def test_a_message_of_a_browser_that_interrupts_cancels_a_running_tool(
     engine: Engine, prefix: str
 ) -> None:

@@ -39,7 +39,7 @@ from hookline.web._runs.header import Header
 from hookline.web._runs.titles import LAST, titling
 from hookline.web.relay._codec import END, LOSS, WAITS, end_of
 from hookline.web.relay._durable.earlier_lives import OVER, name_of, principal_of, read_before
-from hookline.web.relay._link import Link
+from hookline.web.relay._link import Link, State
 from hookline.web.relay._redis import refusals
 from hookline.web.relay._writer import RunSink, Writer
 
@@ -103,6 +103,7 @@ class LifePublisher:
 
     async def _find(self) -> None:
         state = await self._link.state(self._key)
+        self._rested = self._rest_in(state)
         if state is None or state.header.chat_id != self._journal.chat_id:
             self._silent = self._last_seq > 0
         elif state.over:
@@ -112,6 +113,12 @@ class LifePublisher:
             self._mute = bool(last) and last[0][1].get(END, WAITS) not in (WAITS, LOSS)
         else:
             await self._go_on(state.header)
+
+    def _rest_in(self, state: State | None) -> int | None:
+        """The last event before the rest of an earlier life: if its answer is recorded, this life
+        does not come back to its question."""
+        chat, _, seq = ("" if state is None else state.rested).partition(" ")
+        return int(seq) if chat == self._journal.chat_id else None
 
     async def _go_on(self, header: Header) -> None:
         """Continue a run: read its stream."""
@@ -259,7 +266,7 @@ class LifePublisher:
     def rests(self) -> None:
         """End the run: every branch of the chat waits for an answer."""
         seq = self._journal.seq
-        if self._rested is None:
+        if not self._back.is_set():
             self._rested = seq
         self._back.set()
         if self._pausing is None or self._pausing.done():
@@ -284,6 +291,7 @@ class LifePublisher:
             )
             done = ChatDone(chat_id=self._journal.chat_id, seq=seq, response=waits)
             self._write(done, observed=False)
+            await self._patiently(self._link.rest(self._key, done.chat_id, seq))
             await self._end(WAITS)
 
     # ── the end ─────────────────────────────────────────────────────────────────────────────
