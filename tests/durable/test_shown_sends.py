@@ -199,16 +199,16 @@ async def test_a_life_that_ends_once_an_approval_is_recorded_hides_nothing_of_wh
     @agent.hook("onChatStart")
     @agent.hook("onApproval")
     def end_later(ctx: Any) -> None:
-        for journal in engine.journals(worker):
-            append = journal.log.append
+        [journal] = engine.journals(worker)
+        append = journal.log.append
 
-            async def append_and_end(data: bytes) -> None:
-                await append(data)
-                if f'{key}"'.encode() in data and not lives:
-                    lives.append("over")
-                    journal.halt()
+        async def append_and_end(data: bytes) -> None:
+            await append(data)
+            if f'{key}"'.encode() in data and not lives:
+                lives.append("over")
+                journal.halt()
 
-            journal.log.append = append_and_end  # type: ignore[method-assign]
+        journal.log.append = append_and_end  # type: ignore[method-assign]
 
     async with (
         engine.worker(agent, relay=relay_of(prefix)) as worker,

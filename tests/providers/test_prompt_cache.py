@@ -96,12 +96,19 @@ async def test_shortened_requests_keep_their_start_and_the_switch_of_the_cache(
 
 def marked_starts(body: dict[str, Any]) -> list[str]:
     """Take out the marks of Anthropic's cache; returns the start of the messages up to each."""
-    head = [*body.get("tools", ()), *(body["system"] if isinstance(body.get("system"), list) else ())]
+    head = [
+        *body.get("tools", ()),
+        *(body["system"] if isinstance(body.get("system"), list) else ()),
+    ]
     marks = [part.pop("cache_control") for part in head if "cache_control" in part]
     starts: list[str] = []
     text = ""
     for message in body.get("messages", ()):
-        found = [part.pop("cache_control") for part in message["content"] or () if "cache_control" in part]
+        found = [
+            part.pop("cache_control")
+            for part in message["content"] or ()
+            if "cache_control" in part
+        ]
         marks += found
         text += json.dumps(message)
         if found:

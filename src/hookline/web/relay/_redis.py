@@ -59,8 +59,8 @@ RELEASE: Final = """
 if redis.call('HGET', KEYS[1], 'run') == ARGV[1] then redis.call('DEL', KEYS[1]) end
 return 1
 """
-# Let a life of a durable chat write to a run: writes of earlier lives are refused from here on. Once
-# the chat ends, it ends in each later life.
+# Let a life of a durable chat write to a run: writes of earlier lives are refused from here on. A
+# chat that ends in one life ends in each later one.
 TAKE: Final = """
 local had = redis.call('HMGET', KEYS[1], 'run', 'over', 'life', 'worker', 'ends')
 local ends = ARGV[7] == '1' or (had[1] == ARGV[2] and had[5] == '1')
