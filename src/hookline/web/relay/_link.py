@@ -28,7 +28,12 @@ class State(msgspec.Struct, frozen=True):
     ends: bool
     """Whether the durable chat of the run has decided its outcome."""
     rested: str
-    """The last durable chat that waited for an answer, and its last event before that."""
+    """The last durable chat that waited for an answer, and the number of its event before that."""
+
+    def rest_of(self, chat_id: str) -> int | None:
+        """Return the number of the last event before this durable chat waited for an answer."""
+        chat, _, seq = self.rested.partition(" ")
+        return int(seq) if chat == chat_id else None
 
 
 class Link:

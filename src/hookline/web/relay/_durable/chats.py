@@ -36,10 +36,10 @@ from hookline.events import (
 from hookline.points import OnChatEnd
 from hookline.runtimes import Journal
 from hookline.web._runs.header import Header
-from hookline.web._runs.titles import LAST, titling
+from hookline.web._runs.titles import titling
 from hookline.web.relay._codec import END, LOSS, WAITS, end_of
 from hookline.web.relay._durable.earlier_lives import OVER, name_of, principal_of, read_before
-from hookline.web.relay._link import Link, State
+from hookline.web.relay._link import Link
 from hookline.web.relay._redis import refusals
 from hookline.web.relay._writer import RunSink, Writer
 
@@ -69,17 +69,12 @@ class LifePublisher:
         self._start = 0.0
         self._names: set[str] = set()
         self._silent = False
-        self._rested: int | None = None  # the number of the last event before the first rest
+        self._rested: int | None = None  # the number of the last event before the rest
         self._back = asyncio.Event()  # the chat is back at its rest
         self._mute = False  # nothing further is written
         self._over = False  # this life has ended
         self._ends = False  # the chat has decided its outcome
-        self._outages: tuple[type[BaseException], ...] = (
-            TimeoutError,
-            StoreError,
-            *link.outages,
-            *refusals(),
-        )
+        self._outages = (TimeoutError, StoreError, *link.outages, *refusals())
         self._last_seq = journal.past.seq
         self._more = asyncio.Event()
         self._order = asyncio.Lock()  # keeps writes in order
@@ -91,8 +86,7 @@ class LifePublisher:
     @property
     def hooks(self) -> list[HookDef]:
         """The hooks that give the conversation its title, and say that the chat ends."""
-        ending = define_hook("onChatEnd", self._ending, name="hookline.web end", priority=LAST)
-        return [titling(), ending]
+        return [titling(), define_hook("onChatEnd", self._ending, name="hookline.web end")]
 
     # ── where the lives before this one have stopped ────────────────────────────────────────
 
@@ -103,7 +97,7 @@ class LifePublisher:
 
     async def _find(self) -> None:
         state = await self._link.state(self._key)
-        self._rested = self._rest_in(state)
+        self._rested = None if state is None else state.rest_of(self._journal.chat_id)
         if state is None or state.header.chat_id != self._journal.chat_id:
             self._silent = self._last_seq > 0
         elif state.over:
@@ -113,12 +107,6 @@ class LifePublisher:
             self._mute = bool(last) and last[0][1].get(END, WAITS) not in (WAITS, LOSS)
         else:
             await self._go_on(state.header)
-
-    def _rest_in(self, state: State | None) -> int | None:
-        """The last event before the rest of an earlier life: if its answer is recorded, this life
-        does not come back to its question."""
-        chat, _, seq = ("" if state is None else state.rested).partition(" ")
-        return int(seq) if chat == self._journal.chat_id else None
 
     async def _go_on(self, header: Header) -> None:
         """Continue a run: read its stream."""
@@ -303,8 +291,7 @@ class LifePublisher:
         self._wake()
         if self._pausing is not None:
             await self._pausing
-        goes_on = self._journal.halted or not isinstance(error, Exception | None)
-        if not goes_on:
+        if not self._journal.halted and isinstance(error, Exception | None):
             async with self._order:
                 if self._run is None and not self._names:  # the chat failed before it began
                     await self._patiently(self._open(None))
@@ -312,10 +299,7 @@ class LifePublisher:
                 await self._end(end_of(error))
 
     async def _ending(self, ctx: OnChatEnd[Any]) -> None:
-        """Say that the chat ends, before it reads its messages for the last time.
-
-        A message that was queued before this has an event in the stream; a later one may have none.
-        """
+        """Say so before the chat reads its messages for the last time: later ones have no event."""
         self._ends = True
         await self._until(self._journal.seq)
         await self._patiently(self.renew())
