@@ -11,7 +11,7 @@ import gc
 import logging
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -31,10 +31,14 @@ from tests._checkpoints import (
     goes_on,
     nothing_runs,
     once,
+    wish,
 )
 
-from hookline import Agent, Text, check_history
+from hookline import Agent, AssistantMessage, Text, check_history, define_hook
 from hookline.errors import ChatAbortedError, StreamInterruptedError
+from hookline.events import ChatDone, ResponseReset, TextDelta
+from hookline.hooks import by_sentence
+from hookline.points import Guide
 from hookline.testing import ScriptedModel, Turn, call
 
 
@@ -54,18 +58,23 @@ def complaints() -> Iterator[Complaints]:
     logging.getLogger("hookline").removeHandler(handler)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_ended_at_every_checkpoint(way: str, loop: CountingLoop, complaints: Complaints) -> None:
-    """Section 7, first sentence, and I1, I3, I6, I7 – for each place where a chat can be cut."""
+def end_everywhere(
+    way: str,
+    loop: CountingLoop,
+    complaints: Complaints,
+    make: Callable[[], Scene] = Scene,
+    check: Callable[[Scene], None] = Scene.holds,
+) -> None:
+    """End the chat in this way at each place where it can be cut."""
     form, act, errors = WAYS[way]
     endings: Counter[str] = Counter()
 
     async def sweep() -> int:
         at = 0
         while True:
-            scene, happened = await once(form, act, at)
+            scene, happened = await once(form, act, at, make)
             try:
-                scene.holds()
+                check(scene)
                 assert scene.error is None or isinstance(scene.error, errors)
                 if at % 3 == 0:
                     await goes_on(scene.conversation)
@@ -86,6 +95,54 @@ def test_ended_at_every_checkpoint(way: str, loop: CountingLoop, complaints: Com
     print(f"{way}: {checkpoints} checkpoints, {dict(endings)}")
     assert checkpoints > 70
     assert endings["aborted"] > 60
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ended_at_every_checkpoint(way: str, loop: CountingLoop, complaints: Complaints) -> None:
+    """Section 7, first sentence, and I1, I3, I6, I7 – for each place where a chat can be cut."""
+    end_everywhere(way, loop, complaints)
+
+
+def checked() -> Scene:
+    """A chat whose text is checked by the sentence, and whose first answer a Guide withdraws."""
+
+    async def check(sentence: str, run: Any) -> str | None:
+        await asyncio.sleep(0)
+        return "" if "secret" in sentence else None
+
+    def guide(ctx: Any) -> Guide | None:
+        return Guide("Say it kindly.") if "Bad." in ctx.response.text else None
+
+    bad = Turn("Bad. Very", " bad.", delay=lambda: asyncio.sleep(0))
+    more = Turn("One. A sec", "ret. Two", delay=lambda: asyncio.sleep(0))
+    hooks = [*by_sentence(check), define_hook("onResponse", guide)]
+    return Scene(bad, wish(), more, hooks=hooks)
+
+
+def holds_checked(scene: Scene) -> None:
+    """A withdrawn answer is in no history, and the text that is shown is the text that is kept."""
+    scene.holds()
+    answers = [m for m in scene.conversation.messages[2:] if isinstance(m, AssistantMessage)]
+    kept = [message.text for message in answers]
+    assert not any("Bad" in message.text and not message.partial for message in answers)
+    assert not any("secret" in text for text in kept)
+    shown: dict[int, str] = {}
+    for event in scene.events:
+        if isinstance(event, ResponseReset):
+            shown.pop(event.iteration, None)
+        elif isinstance(event, TextDelta):
+            shown[event.iteration] = shown.get(event.iteration, "") + event.text
+    if scene.error is None and isinstance(scene.events[-1], ChatDone):
+        assert list(shown.values()) == kept == ["let me see", "One. Two"]
+
+
+@pytest.mark.parametrize(
+    "way", ["the reader is cancelled", "run.abort() under a stream", "the owner is cancelled"]
+)
+def test_checked_and_guided_it_is_ended_at_every_checkpoint(
+    way: str, loop: CountingLoop, complaints: Complaints
+) -> None:
+    end_everywhere(way, loop, complaints, checked, holds_checked)
 
 
 PAIRS: dict[str, tuple[Act, Act]] = {

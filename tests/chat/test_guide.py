@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
+from tests import _recording as recording
 from tests._event_grammar import check_events
 
-from hookline import Agent, Conversation, Limits, check_history
+from hookline import Agent, Conversation, Limits, check_history, define_hook
 from hookline.errors import MaxStepsError, UsageError
 from hookline.events import ResponseReset, TextDelta
 from hookline.hooks import guardrail
@@ -80,20 +82,69 @@ async def test_the_decision_is_visible_and_later_hooks_do_not_see_the_answer() -
     assert [each for each in seen if isinstance(each, str)] == ["kind"]
 
 
-@pytest.mark.parametrize("live", [False, True])
-async def test_a_guardrail_guides(live: bool) -> None:
-    talk = Conversation()
-    guard = guardrail(
+def kind(**options: Any) -> Any:
+    """A guardrail that asks for another answer than a bad one."""
+    return guardrail(
         lambda answer, run: "Be kind." if "bad" in answer.text else None,
         on="output",
         on_fail="guide",
-        live=live,
+        **options,
     )
-    agent: Agent[Any] = Agent(ScriptedModel("bad", "kind"), hooks=guard)
-    events = await collect(agent.chat_stream("go", conversation=talk))
+
+
+@pytest.mark.parametrize("release", ["live", "response"])
+@pytest.mark.parametrize("live", [False, True])
+async def test_a_guardrail_guides(live: bool, release: Any) -> None:
+    talk = Conversation()
+    agent: Agent[Any] = Agent(ScriptedModel("bad", "kind"), hooks=kind(live=live))
+    events = await collect(agent.chat_stream("go", conversation=talk, release=release))
     check_events(events)
     assert texts(talk) == ["user: go", "user: Be kind.", "assistant: kind"]
     assert shown(events) == "kind"
+    deltas = "".join(event.text for event in events if isinstance(event, TextDelta))
+    assert deltas == ("badkind" if live and release == "live" else "kind")
+
+
+class Verdict(msgspec.Struct):
+    word: str
+
+
+@pytest.mark.parametrize("release", ["live", "response"])
+@pytest.mark.parametrize("first", [True, False])
+async def test_a_guardrail_guides_before_the_answer_is_read_as_output(
+    first: bool, release: Any
+) -> None:
+    """It sees what other hooks have made of the answer, in either order."""
+
+    def spoil(ctx: Any) -> Any:
+        return ctx.response.replace(text=ctx.response.text.replace("grim", "bad"))
+
+    model = ScriptedModel('{"word": "grim"}', "no JSON", '{"word": "kind"}')
+    hooks = [*kind(), define_hook("onResponse", spoil)]
+    agent: Agent[Any] = Agent(model, output=Verdict, hooks=hooks if first else hooks[::-1])
+    events = await collect(agent.chat_stream("go", release=release))
+    check_events(events)
+    response = events[-1].response
+    assert (response.output, response.steps) == (Verdict("kind"), 3)
+    assert [message.text for message in model.requests[1].messages] == ["go", "Be kind."]
+    assert not any("bad" in message.text for message in response.messages)
+
+
+async def test_a_guardrail_guides_wherever_a_durable_chat_is_cut() -> None:
+    def guided(runtime: Any, note: Any) -> Any:
+        def answer(request: Any) -> str:
+            return "kind" if request.messages[-1].text == "Be kind." else "bad"
+
+        model = ScriptedModel(answer, repeat=True)
+        return Agent(model, hooks=kind(), runtime=runtime), recording.ask()
+
+    whole = await recording.live(guided)
+    assert whole.response.text == "kind"
+    for cut in range(1, len(whole.journal)):
+        first = await recording.live(guided, limit=cut)
+        second = await recording.live(guided, first.journal)
+        assert second.response.text == "kind", cut
+        assert [m.text for m in second.history] == ["Go.", "Be kind.", "kind"], cut
 
 
 async def test_a_check_that_fails_still_stops_the_chat() -> None:

@@ -12,6 +12,7 @@ import httpx
 from tests.durable._engines import Engine
 from tests.web._redis import URL as REDIS
 from tests.web._server import TOKEN, client, serve
+from tests.web.test_site import answer_of
 from tests.web.test_steering import PROTOCOLS, sent
 
 from hookline import Agent, Text, UserMessage
@@ -32,7 +33,7 @@ class Doors:
         self._sites = sites
         self._ids: dict[str, str] = {}  # of the clients, by the id in the chat
         self._over: dict[str, asyncio.Event] = {}
-        self._readers: dict[str, asyncio.Task[list[tuple[str, str]]]] = {}
+        self._readers: dict[str, list[asyncio.Task[list[tuple[str, str]]]]] = {}
 
     def _path(self, id: str) -> tuple[str, str]:
         protocol = PROTOCOLS[int(id.rpartition("-")[2]) % len(PROTOCOLS)]
@@ -81,15 +82,33 @@ class Doors:
     def read(self, id: str) -> None:
         """Read the streams of a chat from now on."""
         self._over[id] = asyncio.Event()
-        self._readers[id] = asyncio.create_task(self._read(id))
+        self._readers[id] = [asyncio.create_task(self._read(id))]
 
     def end(self, id: str) -> None:
         """Stop reading: the chat is over."""
         self._over[id].set()
 
+    async def answer(self, id: str) -> None:
+        """Approve what a chat waits for, if it waits, and read the stream of the response.
+
+        A run can begin and end between two requests for the stream, but not unread by whoever has
+        begun it.
+        """
+        protocol, path = self._path(id)
+        shown = (await self._ask("GET", f"{path}/messages")).json()
+        body = approval_in(protocol, id, shown)
+        if body is not None:
+            self._readers[id].append(asyncio.create_task(self._begin(protocol, body)))
+
     async def told(self, id: str) -> list[tuple[str, str]]:
         """What the streams of a chat have said of its messages."""
-        return await self._readers[id]
+        streams = await asyncio.gather(*self._readers[id])
+        return [item for stream in streams for item in stream]
+
+    async def _begin(self, protocol: str, body: Any) -> list[tuple[str, str]]:
+        reply = await self._ask("POST", f"/{protocol}", json=body)
+        assert reply.status_code in (200, 409, 503), reply.text  # it may be answered already
+        return told_in(protocol, reply.text)
 
     async def _read(self, id: str) -> list[tuple[str, str]]:
         protocol, path = self._path(id)
@@ -100,6 +119,23 @@ class Doors:
             if reply.status_code == 204:
                 await asyncio.sleep(0.05)
         return told
+
+
+def approval_in(protocol: str, id: str, shown: Any) -> dict[str, Any] | None:
+    """The approval of what the messages of a conversation show as pending; None if nothing is."""
+    if protocol != "ai-sdk":
+        for request in shown["pending"]:
+            return answer_of(protocol, {"id": request["id"]}, conversation=id)
+    for message in shown["messages"] if protocol == "ai-sdk" else ():
+        for part in message["parts"]:
+            if part.get("state") == "approval-requested":
+                known = {"id": part["approval"]["id"], "message": message["id"]}
+                body = answer_of(
+                    protocol, known, conversation=id, call=part["toolCallId"], input=part["input"]
+                )
+                body["messages"][0]["parts"][0]["type"] = part["type"]
+                return body
+    return None
 
 
 def told_in(protocol: str, data: str) -> list[tuple[str, str]]:

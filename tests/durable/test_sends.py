@@ -17,8 +17,8 @@ from tests.web._redis import need_redis
 from hookline import Agent, Approve, Ask, Deny, ToolMessage, UserMessage, tool
 from hookline.durable import Client
 from hookline.errors import ChatAbortedError, UsageError
-from hookline.events import Interrupt
-from hookline.points import OnChatDone, OnMessage, PreMessage, PreSteer, PreToolCall
+from hookline.events import Interrupt, MessageQueued
+from hookline.points import Hold, OnChatDone, OnMessage, PreMessage, PreSteer, PreToolCall
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call
 
@@ -294,6 +294,39 @@ async def test_a_message_that_a_life_has_returned_is_not_delivered_by_the_next_o
     assert users(response.messages) == ["Hi."]
     [sent] = await client.sent("c1")
     assert (sent.message.text, sent.status) == ("Late.", "returned")
+
+
+async def test_a_message_that_is_held_is_announced_once_over_all_lives(
+    engine: Engine, client: Client
+) -> None:
+    """The life that has held it ends in the next step."""
+    turns = [call("search", topic="rain"), call("search", topic="sun"), "A report.", "More."]
+    agent = sending(client, *turns, texts={"Later.": "next"})
+    asked: list[str] = []
+    statuses: list[str] = []
+
+    @agent.hook("preSteer")
+    async def hold(ctx: PreSteer) -> Hold | None:
+        asked.append(ctx.message.text)
+        return Hold() if len(asked) < 3 else None
+
+    @agent.hook("preToolCall")
+    async def end(ctx: PreToolCall) -> None:
+        if asked and not statuses:
+            [journal] = engine.journals(worker)
+            await journal.flush()
+            statuses.extend(each.status for each in await client.sent("c1"))
+            journal.halt()
+
+    worker = engine.worker(agent)
+    async with worker:
+        with agent.subscribe(MessageQueued) as events:
+            await client.start("Find.", chat_id="c1")
+            response = await client.result("c1")
+        announced = [event.message.text async for event in events]
+    assert statuses == ["queued"]
+    assert users(response.messages) == ["Find.", "Later.", "Later."]
+    assert announced == ["Later.", "Later."]  # the two that the tool has sent
 
 
 async def test_the_messages_of_a_chat_are_deleted_with_it(engine: Engine, client: Client) -> None:

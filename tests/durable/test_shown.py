@@ -418,7 +418,7 @@ JOB = encode_job(Job(input="Go.", conversation=KEY))
 async def live(world: World, prefix: str, limit: int | None = None, *, killed: bool = False) -> Any:
     """One life, up to a line of the log; `killed`: what was not written yet is lost with it."""
     world.log = log = MemoryLog(world.lines, limit)
-    relay = relay_of(prefix, lease=0.2)
+    relay = relay_of(prefix, lease=0.5 if killed else 5.0)
     await relay.open()
     if killed:
         die = relay._tasks[0].cancel

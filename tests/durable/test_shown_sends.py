@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -20,6 +21,7 @@ from hookline import Agent, Ask, Deny, MemoryStore, tool
 from hookline.points import OnChatDone, PreSteer
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call
+from hookline.web.relay import RedisRelay
 
 
 @pytest.fixture(params=["sqlite", "postgres", "restate"])
@@ -122,6 +124,43 @@ async def test_a_message_that_comes_when_a_durable_chat_ends_is_returned_in_its_
         assert texts(await stored(agent)) == ["hi"]
 
 
+class Late(RedisRelay):
+    """A relay that does something between the last event of a chat and the end of its stream."""
+
+    act: Callable[[], Awaitable[None]]
+
+    @asynccontextmanager
+    async def show(self, *args: Any) -> AsyncIterator[Any]:
+        async with super().show(*args) as screen:
+            yield screen
+            await self.act()
+
+
+@EACH
+async def test_a_message_that_comes_after_the_last_event_of_a_durable_chat_is_not_accepted(
+    engine: Engine, protocol: str, prefix: str
+) -> None:
+    agent = working(Work(), 0)
+    body = sent(protocol, "late", "my-id")
+    path = f"/{protocol}/c1/messages"
+    relay = Late(need_redis(), prefix=prefix, lease=5.0)
+    replies: list[httpx.Response] = []
+
+    async def late() -> None:
+        replies.append(await http.post(path, json=body))
+
+    relay.act = late
+    async with engine.worker(agent, relay=relay), browser(engine, agent, prefix) as http:
+        data = (await http.post(f"/{protocol}", json=request_of(protocol, "hi"))).content
+        [reply] = replies
+        assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
+        assert told(protocol, data) == []
+        while reply.status_code == 503:
+            reply = await http.post(path, json=body)
+        assert reply.status_code == 409
+        assert texts(await stored(agent)) == ["hi"]
+
+
 async def test_a_chat_that_waits_for_an_approval_takes_a_message_of_a_browser(
     engine: Engine, prefix: str
 ) -> None:
@@ -145,6 +184,44 @@ async def test_a_chat_that_waits_for_an_approval_takes_a_message_of_a_browser(
         id = reply.json()["id"]
         assert told("native", answer.content) == [(id, "queued"), (id, "delivered")]
         assert texts(await stored(agent))[-1] == "And tell me."
+
+
+@pytest.mark.parametrize("key", ["/answer", "/answered", "/run", "/input"])
+async def test_a_life_that_ends_once_an_approval_is_recorded_hides_nothing_of_what_follows(
+    engine: Engine, prefix: str, key: str
+) -> None:
+    work = Work()
+    work.end(2)
+    agent = working(work, 1)
+    agent.add_hook("preToolCall", lambda ctx: Ask("Work?"))
+    lives: list[str] = []
+
+    @agent.hook("onChatStart")
+    @agent.hook("onApproval")
+    def end_later(ctx: Any) -> None:
+        [journal] = engine.journals(worker)
+        append = journal.log.append
+
+        async def append_and_end(data: bytes) -> None:
+            await append(data)
+            if f'{key}"'.encode() in data and not lives:
+                lives.append("over")
+                journal.halt()
+
+        journal.log.append = append_and_end  # type: ignore[method-assign]
+
+    async with (
+        engine.worker(agent, relay=relay_of(prefix)) as worker,
+        browser(engine, agent, prefix) as http,
+    ):
+        known = await asked(http, "native")
+        await engine.at_rest(worker)
+        reply = await http.post("/native/c1/messages", json=sent("native", "And tell me."))
+        id = reply.json()["id"]
+        answer = await http.post("/native", json=answer_of("native", known))
+        assert lives == ["over"]
+        assert told("native", answer.content) == [(id, "queued"), (id, "delivered")]
+        assert answer.content.count(b"tool_call_finished") == 1
 
 
 async def test_a_message_of_a_browser_that_interrupts_cancels_a_running_tool(

@@ -27,11 +27,12 @@ def shown(events: list[Any]) -> str:
     return text
 
 
-async def test_a_check_is_called_once_a_sentence_for_a_thousand_chunks() -> None:
-    seen: list[str] = []
+async def test_a_model_is_asked_once_a_sentence_for_a_thousand_chunks() -> None:
+    judge = ScriptedModel("It is fine.", repeat=True)
+    guard: Agent[Any] = Agent(judge)
 
     async def check(sentence: str, run: Any) -> None:
-        seen.append(sentence)
+        assert (await guard.chat(sentence)).text == "It is fine."
 
     text = "This is a sentence of forty characters. " * 25
     talk = Conversation()
@@ -39,7 +40,8 @@ async def test_a_check_is_called_once_a_sentence_for_a_thousand_chunks() -> None
     events = await collect(agent.chat_stream("go", conversation=talk))
     check_events(events)
     assert len(text) == 1000
-    assert seen == ["This is a sentence of forty characters. "] * 25
+    asked = [request.messages[-1].text for request in judge.requests]
+    assert asked == ["This is a sentence of forty characters. "] * 25
     assert shown(events) == talk.messages[-1].text == text
 
 

@@ -32,7 +32,7 @@ class Interrupt(msgspec.Struct, frozen=True):
 class SentMessage:
     """A message that was sent into a running chat, and what has become of it."""
 
-    __slots__ = ("_decided", "announced", "message", "reason", "status", "when")
+    __slots__ = ("_decided", "message", "reason", "status", "when")
 
     def __init__(self, message: UserMessage, when: When) -> None:
         self.message = message
@@ -44,8 +44,6 @@ class SentMessage:
         not and will never be in the history; "unknown" if another process goes on with the chat."""
         self.reason: str | None = None
         """Why the message was not delivered."""
-        self.announced = False
-        """Whether MessageQueued was published."""
         self._decided = Event()
 
     async def delivered(self) -> bool:
@@ -68,9 +66,11 @@ class SentMessage:
 class Inbox:
     """The queued messages of one chat, in the order in which they were sent."""
 
-    __slots__ = ("_known", "_queued")
+    __slots__ = ("_known", "_queued", "announced")
 
     def __init__(self) -> None:
+        self.announced: set[str] = set()
+        """The ids of the messages for which MessageQueued was published, in any life."""
         self._queued: list[SentMessage] = []
         # By id: a sender may send a message again, and a later life of a durable chat gets all
         # again. None is a message that an earlier life has decided.

@@ -37,6 +37,8 @@ class Steered(Data, frozen=True, kw_only=True):
 
     message: UserMessage
     refused: str | None = None
+    held: bool = False
+    """Whether the message stays in the queue."""
 
 
 _STEERED: Final[Json[list[Steered]]] = Json(list[Steered])
@@ -65,7 +67,7 @@ def send(chat: Chat, message: Any, when: When) -> SentMessage:
     inbox.add(sent)
     # The sender may be the reader, so it never waits for room: without room, the chat publishes it.
     if chat.life.phase is Phase.RUNNING and len(chat.channel.items) <= HIGH_WATER:
-        sent.announced = True
+        inbox.announced.add(sent.message.id)
         chat.put(_queued_event(chat, sent))
     return sent
 
@@ -137,7 +139,9 @@ async def take_input(chat: Chat, step: int, *, idle: bool) -> bool:
     chat.check()
     accepted = False
     for decision in steered:
-        if decision.refused is None:
+        if decision.held:  # a later life must not announce it again
+            _inbox(chat).announced.add(decision.message.id)
+        elif decision.refused is None:
             accepted = True
             await commit(chat, decision.message)
             _inbox(chat).decide(decision.message.id, "delivered")
@@ -178,16 +182,19 @@ async def _return(chat: Chat, decision: Steered) -> None:
 async def _steer(chat: Chat, due: tuple[SentMessage, ...]) -> list[Steered]:
     """Pass the messages through preSteer. A message that a hook holds stays in the queue."""
     decisions: list[Steered] = []
+    announced = _inbox(chat).announced
     for sent in due:
-        if not sent.announced:
-            sent.announced = True
+        if sent.message.id not in announced:
+            announced.add(sent.message.id)
             await chat.room()
             chat.put(_queued_event(chat, sent))
         ctx: PreSteer[Any] = PreSteer(run=chat.run, message=sent.message, when=sent.when)
         ctx, answer, _ = await intercept(chat.view.preSteer, ctx, chat)
         if isinstance(answer, Deny):
             decisions.append(Steered(message=sent.message, refused=answer.reason))
-        elif not isinstance(answer, Hold):
+        elif isinstance(answer, Hold):
+            decisions.append(Steered(message=sent.message, held=True))
+        else:
             decisions.append(Steered(message=without_surrogates(ctx.message)))
     return decisions
 

@@ -155,8 +155,7 @@ def sent_messages(record: Record) -> tuple[ChatMessage, ...]:
         if parts[0] == "message":
             written.add(msgspec.json.decode(line.value)["id"])
         elif parts[-1] == "input" or parts[1:2] == ["returned"]:
-            steered: list[dict[str, Any]] = msgspec.json.decode(line.value)
-            decisions.update({item["message"]["id"]: item.get("refused") for item in steered})
+            decisions.update(_decisions(line))
     is_over = record.outcome is not None and record.state != "quarantined"
     messages: list[ChatMessage] = []
     for body, _ in record.messages:
@@ -170,6 +169,13 @@ def sent_messages(record: Record) -> tuple[ChatMessage, ...]:
             status, reason = ("unknown", _UNKNOWN) if id in decisions else ("returned", TOO_LATE)
         messages.append(_message(sent.message, sent.when, status, reason))
     return tuple(messages)
+
+
+def _decisions(line: Line) -> dict[str, str | None]:
+    """Return why messages were refused, by their ids; None for a message that was taken."""
+    steered: list[dict[str, Any]] = msgspec.json.decode(line.value)
+    decided = [item for item in steered if not item.get("held")]
+    return {item["message"]["id"]: item.get("refused") for item in decided}
 
 
 def _message(message: UserMessage, when: When, status: Any, reason: str | None) -> ChatMessage:

@@ -7,7 +7,7 @@ for an approval, its run has ended there; the answer to the approval begins the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from secrets import token_hex
@@ -104,6 +104,23 @@ def _check(incoming: Incoming, waits: str | None, *, has_answers: bool) -> None:
         raise Refused(409, "This approval is not waiting for an answer; load the messages again.")
     if waits is not None and not has_answers:
         raise Refused(409, "This conversation waits for an approval; answer it, or stop the chat.")
+
+
+async def _sent(
+    send: Callable[[], Awaitable[Any]], is_ending: Callable[[], Awaitable[bool]]
+) -> Any:
+    """Send a message. While the chat is ending, send it again to learn what became of it.
+
+    The streams of a chat that is ending may have no event for the message. Raises Refused (503) if
+    the end takes longer than a second.
+    """
+    for pause in (0.05, 0.1, 0.25, 0.6):
+        sent = await send()
+        if sent.status != "queued" or not await is_ending():
+            return sent
+        await asyncio.sleep(pause)
+    text = "The answer is about to end; send this again to learn if it was taken."
+    raise Refused(503, text, retry_after="1")
 
 
 class DurableChats:
@@ -226,14 +243,13 @@ class DurableChats:
                 return await self._engine.send(chat_id, Interrupt(message))
             return await self._engine.send(chat_id, message, when=when)
 
+        async def is_ending() -> bool:
+            if await self._relay.ends(conversation.id):
+                return True
+            return waits is None and not await self._relay.running(conversation.id, principal)
+
         try:
-            sent = await send()
-            for pause in (0.05, 0.1, 0.25, 0.6):  # if its stream is over, the chat is about to end
-                over = waits is None and not await self._relay.running(conversation.id, principal)
-                if sent.status != "queued" or not over:
-                    break
-                await asyncio.sleep(pause)
-                sent = await send()
+            sent = await _sent(send, is_ending)
         except UsageError:  # the engine has deleted the chat, has not got it yet, or takes none
             return None
         except StoreError:

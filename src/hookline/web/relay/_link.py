@@ -25,6 +25,15 @@ class State(msgspec.Struct, frozen=True):
     worker: str
     header: Header
     over: bool
+    ends: bool
+    """Whether the durable chat of the run has decided its outcome."""
+    rested: str
+    """The last durable chat that waited for an answer, and the number of its event before that."""
+
+    def rest_of(self, chat_id: str) -> int | None:
+        """Return the number of the last event before this durable chat waited for an answer."""
+        chat, _, seq = self.rested.partition(" ")
+        return int(seq) if chat == chat_id else None
 
 
 class Link:
@@ -89,12 +98,18 @@ class Link:
 
     async def state(self, key: str) -> State | None:
         """Return the last run of a conversation."""
-        worker, header, over = await self.commands.hmget(
-            self.names.run(key), "worker", "header", "over"
+        worker, header, over, ends, rested = await self.commands.hmget(
+            self.names.run(key), "worker", "header", "over", "ends", "rested"
         )
         if worker is None or header is None:
             return None
-        return State(worker.decode(), _header.decode(header), over == b"1")
+        return State(
+            worker=worker.decode(),
+            header=_header.decode(header),
+            over=over == b"1",
+            ends=ends == b"1",
+            rested=(rested or b"").decode(),
+        )
 
     async def claim_of(self, key: str) -> tuple[str, str] | None:
         """Return the worker and the run of a claim whose run has not begun."""
@@ -103,11 +118,24 @@ class Link:
         )
         return None if worker is None or header is not None else (worker.decode(), run.decode())
 
-    async def take(self, key: str, header: Header, life: int, event_names: bytes) -> bool:
-        """Let a life of a durable chat write to a run; False if it must not."""
+    async def take(
+        self, key: str, header: Header, life: int, event_names: bytes, *, ends: bool
+    ) -> bool:
+        """Let a life of a durable chat write to a run; False if it must not.
+
+        `ends`: the chat has decided its outcome, and will read its messages once more.
+        """
         names = self.names
         args = [names.worker_prefix, header.run, header.to_share(), life, self.ttl, event_names]
+        args.append(int(ends))
         return bool(await self._take(keys=[names.run(key), names.log(key, header.run)], args=args))
+
+    async def rest(self, key: str, chat_id: str, seq: int) -> None:
+        """Keep the number of the last event before a durable chat waits for an answer."""
+        pipe = self.commands.pipeline(transaction=False)
+        pipe.hset(self.names.run(key), "rested", f"{chat_id} {seq}")
+        pipe.pexpire(self.names.run(key), self.ttl)
+        await pipe.execute()
 
     async def over(self, key: str, run: str, life: int) -> None:
         """Mark a run as over, unless a later life has it."""

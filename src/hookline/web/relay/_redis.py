@@ -36,7 +36,7 @@ if had[3] == ARGV[2] then return 1 end
 if had[1] and had[2] ~= '1'
   and (had[1] == '-' or redis.call('EXISTS', ARGV[1] .. had[1]) == 1) then return 0 end
 redis.call('HSET', KEYS[1], 'run', ARGV[2], 'worker', ARGV[3])
-redis.call('HDEL', KEYS[1], 'header', 'over', 'life')
+redis.call('HDEL', KEYS[1], 'header', 'over', 'life', 'ends')
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return 1
 """
@@ -59,15 +59,17 @@ RELEASE: Final = """
 if redis.call('HGET', KEYS[1], 'run') == ARGV[1] then redis.call('DEL', KEYS[1]) end
 return 1
 """
-# Let a life of a durable chat write to a run: writes of earlier lives are refused from here on.
+# Let a life of a durable chat write to a run: writes of earlier lives are refused from here on. A
+# chat that ends in one life ends in each later one.
 TAKE: Final = """
-local had = redis.call('HMGET', KEYS[1], 'run', 'over', 'life', 'worker')
+local had = redis.call('HMGET', KEYS[1], 'run', 'over', 'life', 'worker', 'ends')
+local ends = ARGV[7] == '1' or (had[1] == ARGV[2] and had[5] == '1')
 if had[1] == ARGV[2] then
   if had[2] == '1' or tonumber(had[3] or '0') > tonumber(ARGV[4]) then return 0 end
 elseif had[1] and had[2] ~= '1'
   and (had[4] == '-' or redis.call('EXISTS', ARGV[1] .. had[4]) == 1) then return 0 end
 redis.call('HSET', KEYS[1], 'run', ARGV[2], 'worker', '-', 'header', ARGV[3],
-  'over', '0', 'life', ARGV[4])
+  'over', '0', 'life', ARGV[4], 'ends', ends and '1' or '0')
 redis.call('PEXPIRE', KEYS[1], ARGV[5])
 redis.pcall('XADD', KEYS[2], ARGV[4] .. '-0', 'k', ARGV[6])
 redis.call('PEXPIRE', KEYS[2], ARGV[5])

@@ -276,6 +276,10 @@ class RedisRelay:
         """Return the header of a conversation's run in another process; None if no run exists."""
         return await self._remote_runs.running(key, principal)
 
+    async def ends(self, key: str) -> bool:
+        """Whether a conversation's last run shows a durable chat that has decided its outcome."""
+        return await self._remote_runs.ends(key)
+
     async def last(self, key: str, principal: str) -> Header | None:
         """Return the header of a conversation's last run, which may be over."""
         return await self._remote_runs.last(key, principal)

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hookline import ApprovalRequest, HookDef, Message, Response
+from hookline import ApprovalRequest, HookDef, Message, Response, define_hook
 from hookline.errors import StoreError
 from hookline.events import (
     ApprovalRequested,
@@ -33,6 +33,7 @@ from hookline.events import (
     ToolCallDelta,
     ToolCallFinished,
 )
+from hookline.points import OnChatEnd
 from hookline.runtimes import Journal
 from hookline.web._runs.header import Header
 from hookline.web._runs.titles import titling
@@ -68,16 +69,12 @@ class LifePublisher:
         self._start = 0.0
         self._names: set[str] = set()
         self._silent = False
-        self._rested: int | None = None  # the number of the last event before the first rest
+        self._rested: int | None = None  # the number of the last event before the rest
         self._back = asyncio.Event()  # the chat is back at its rest
         self._mute = False  # nothing further is written
         self._over = False  # this life has ended
-        self._outages: tuple[type[BaseException], ...] = (
-            TimeoutError,
-            StoreError,
-            *link.outages,
-            *refusals(),
-        )
+        self._ends = False  # the chat has decided its outcome
+        self._outages = (TimeoutError, StoreError, *link.outages, *refusals())
         self._last_seq = journal.past.seq
         self._more = asyncio.Event()
         self._order = asyncio.Lock()  # keeps writes in order
@@ -88,8 +85,8 @@ class LifePublisher:
 
     @property
     def hooks(self) -> list[HookDef]:
-        """The hook that gives the conversation its title."""
-        return [titling()]
+        """The hooks that give the conversation its title, and say that the chat ends."""
+        return [titling(), define_hook("onChatEnd", self._ending, name="hookline.web end")]
 
     # ── where the lives before this one have stopped ────────────────────────────────────────
 
@@ -100,6 +97,7 @@ class LifePublisher:
 
     async def _find(self) -> None:
         state = await self._link.state(self._key)
+        self._rested = None if state is None else state.rest_of(self._journal.chat_id)
         if state is None or state.header.chat_id != self._journal.chat_id:
             self._silent = self._last_seq > 0
         elif state.over:
@@ -222,7 +220,7 @@ class LifePublisher:
         """Write to a run from here on; Redis then refuses the writes of earlier lives."""
         run = RunSink(self._writer, self._key, header, life=self._journal.number)
         names = msgspec.json.encode(sorted(self._names))
-        if not await self._link.take(self._key, header, run.life, names):
+        if not await self._link.take(self._key, header, run.life, names, ends=self._ends):
             self._mute = True
             return None
         self._run, self._number = run, 0
@@ -235,8 +233,9 @@ class LifePublisher:
 
     async def renew(self) -> None:
         """Keep the run from expiring."""
-        if self._run is not None and not self._mute:
-            await self._link.take(self._key, self._run.header, self._run.life, b"[]")
+        run = self._run
+        if run is not None and not self._mute:
+            await self._link.take(self._key, run.header, run.life, b"[]", ends=self._ends)
 
     # ── what the journal tells ──────────────────────────────────────────────────────────────
 
@@ -255,7 +254,7 @@ class LifePublisher:
     def rests(self) -> None:
         """End the run: every branch of the chat waits for an answer."""
         seq = self._journal.seq
-        if self._rested is None:
+        if not self._back.is_set():
             self._rested = seq
         self._back.set()
         if self._pausing is None or self._pausing.done():
@@ -280,6 +279,7 @@ class LifePublisher:
             )
             done = ChatDone(chat_id=self._journal.chat_id, seq=seq, response=waits)
             self._write(done, observed=False)
+            await self._patiently(self._link.rest(self._key, done.chat_id, seq))
             await self._end(WAITS)
 
     # ── the end ─────────────────────────────────────────────────────────────────────────────
@@ -291,13 +291,18 @@ class LifePublisher:
         self._wake()
         if self._pausing is not None:
             await self._pausing
-        goes_on = self._journal.halted or not isinstance(error, Exception | None)
-        if not goes_on:
+        if not self._journal.halted and isinstance(error, Exception | None):
             async with self._order:
                 if self._run is None and not self._names:  # the chat failed before it began
                     await self._patiently(self._open(None))
                 self.unsaid = self._run is None and self._mute
                 await self._end(end_of(error))
+
+    async def _ending(self, ctx: OnChatEnd[Any]) -> None:
+        """Say so before the chat reads its messages for the last time: later ones have no event."""
+        self._ends = True
+        await self._until(self._journal.seq)
+        await self._patiently(self.renew())
 
     async def _end(self, how: bytes) -> None:
         run, self._run = self._run, None

@@ -50,6 +50,14 @@ class RemoteRuns:
         except self._link.outages:
             raise self._link.refusal() from None
 
+    async def ends(self, key: str) -> bool:
+        """Whether the durable chat of the conversation's last run has decided its outcome."""
+        try:
+            state = await self._link.state(key)
+        except self._link.outages:
+            raise self._link.refusal() from None
+        return state is not None and state.ends
+
     async def last(self, key: str, principal: str) -> Header | None:
         """Return the header of the conversation's last run, which may be over."""
         try:
