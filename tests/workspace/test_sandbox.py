@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pty
+import signal
 import traceback
 from contextlib import suppress
 from pathlib import Path
@@ -111,6 +112,7 @@ MUTATIONS = {
     "no /proc remount": (unlocked("/proc"), "privileges-sysctl"),
     "no / remount": (unlocked("/"), "privileges-read-only-system"),
     "no /dev remount": (unlocked("/dev"), "privileges-read-only-system"),
+    "life": (without("--die-with-parent"), "limits-time"),
     "network": (without("--unshare-net"), "network-loopback-of-the-host"),
     "processes": (without("--unshare-pid"), "view-processes"),
     "host name": (without("--hostname", "sandbox"), "view-host-name"),
@@ -222,11 +224,11 @@ async def test_a_cancelled_command_ends_with_everything_it_started(sandbox, view
 
 
 async def test_a_command_ends_though_nobody_reads_its_output(sandbox, view):
-    """asyncio learns of the end of a process only if its pipe is not full and paused."""
+    """Its pipe stays full, and is not read to its end."""
     job = await sandbox.start("yes", view, CommandLimits())
     output = job.output()
     await anext(output)
-    while not job._process.stdout._paused:  # noqa: ASYNC110
+    while not job._reader._paused:  # noqa: ASYNC110
         await asyncio.sleep(0)
     await output.aclose()
     async with asyncio.timeout(20):
@@ -234,13 +236,32 @@ async def test_a_command_ends_though_nobody_reads_its_output(sandbox, view):
 
 
 def sleeping(*words):
-    lines = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            lines.append(Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace"))
-        except OSError:
-            continue
-    return [line for line in lines if line.strip("\0").split("\0")[-1] in words]
+    """The processes whose last argument is one of these words."""
+    pids = []
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        with suppress(OSError):
+            line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+            if line.strip("\0").split("\0")[-1] in words:
+                pids.append(pid)
+    return pids
+
+
+async def test_a_process_that_survives_the_kill_keeps_nobody_waiting(view):
+    """Without a sandbox, a process in a session of its own does."""
+    line = "setsid sleep 276 & echo begun; test {} || sleep 60"
+    try:
+        async with asyncio.timeout(20):
+            job = await Unconfined().start(line.format(1), view, CommandLimits())
+            assert await output_of(job) == ("begun\n", 0)
+            assert job.stopped == ""
+            job = await Unconfined().start(line.format(""), view, CommandLimits(seconds=1))
+            assert (await output_of(job))[0] == "begun\n"
+            assert job.stopped == "after 1 s"
+    finally:
+        survivors = sleeping("276")
+        for pid in survivors:
+            os.kill(pid, signal.SIGKILL)
+    assert len(survivors) == 2
 
 
 async def test_a_command_sees_the_workspace_at_its_path(sandbox, folder, view):

@@ -6,10 +6,11 @@ import asyncio
 import os
 import secrets
 import shutil
+import signal
 import socket
 import stat
 import tempfile
-from contextlib import ExitStack, aclosing
+from contextlib import ExitStack, aclosing, suppress
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 from typing import Any, Final
@@ -96,11 +97,11 @@ class _Place:
         )
 
     def filled(self, command: str) -> str:
-        """Put the places into a command."""
+        """Put the places into a command, and the token, by which its processes are known."""
         names = {"host": self._outside, "port": self._port, "token": self._token}
         for name, value in names.items():
             command = command.replace(f"{{{name}}}", str(value))
-        return command
+        return f"# {self._token}\n{command}"
 
     def check(self, text: str) -> None:
         """Raise if the output has a secret, or something has changed outside."""
@@ -114,13 +115,16 @@ class _Place:
                 assert not stat.S_ISBLK(mode) and not stat.S_ISCHR(mode), f"{name} is a device"
 
     async def check_processes(self) -> None:
-        """Raise if a process that the command has started is still there after some seconds."""
+        """Kill what the command has started, and raise, if it is still there after some seconds."""
         pids: list[str] = []
         for _ in range(100):
             pids = [pid for pid in os.listdir("/proc") if pid.isdigit() and self._started(pid)]
             if not pids:
                 return
             await asyncio.sleep(0.05)
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
         raise AssertionError(f"processes are left: {pids}")
 
     def _started(self, pid: str) -> bool:
