@@ -84,6 +84,9 @@ class _Place:
         stack.callback(other.wait)
         stack.callback(other.kill)
         self._port = self._listen(stack, ("127.0.0.1", 0), socket.AF_INET).getsockname()[1]
+        self._datagrams = stack.enter_context(socket.socket(type=socket.SOCK_DGRAM))
+        self._datagrams.bind(("127.0.0.1", self._port))
+        self._datagrams.setblocking(False)
         self._listen(stack, str(self._root / "daemon.sock"), socket.AF_UNIX)
         self._listen(stack, f"\0hookline-{self._token}", socket.AF_UNIX)
         fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
@@ -107,6 +110,8 @@ class _Place:
         """Raise if the output has a secret, or something has changed outside."""
         for place in _PLACES:
             assert self._secret(place) not in text, f"the command has read {place}"
+        with suppress(BlockingIOError):
+            raise AssertionError(f"the command has sent {self._datagrams.recv(9)!r}")
         assert self._state() == self._before, "the command has changed what it must not change"
         for folder, folders, files in os.walk(self._root):
             for name in (*folders, *files):
