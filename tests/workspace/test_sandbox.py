@@ -301,6 +301,7 @@ def sleeping(*words):
 async def test_a_process_that_survives_the_kill_keeps_nobody_waiting(view):
     """Without a sandbox, a process in a session of its own does."""
     line = "setsid sleep 276 & echo begun; test {} || sleep 60"
+    before = set(os.listdir("/proc/self/fd"))
     try:
         async with asyncio.timeout(20):
             job = await Unconfined().start(line.format(1), view, CommandLimits())
@@ -309,6 +310,8 @@ async def test_a_process_that_survives_the_kill_keeps_nobody_waiting(view):
             job = await Unconfined().start(line.format(""), view, CommandLimits(seconds=1))
             assert (await output_of(job))[0] == "begun\n"
             assert job.stopped == "after 1 s"
+            await asyncio.sleep(0)
+            assert set(os.listdir("/proc/self/fd")) == before
     finally:
         survivors = sleeping("276")
         for pid in survivors:
