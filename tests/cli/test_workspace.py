@@ -11,7 +11,14 @@ import pytest
 
 from hookline import ApprovalRequest, ToolCall
 from hookline.cli import main
-from hookline.cli._commands.workspace import COMMANDS, WorkspaceOptions, check, open_workspace
+from hookline.cli._commands.workspace import (
+    COMMANDS,
+    WorkspaceOptions,
+    check,
+    greeting,
+    open_workspace,
+)
+from hookline.cli._terminal.screen import STYLES
 from hookline.cli._terminal.styled_lines import question
 from hookline.workspace import Bwrap
 
@@ -48,6 +55,13 @@ def test_an_agent_works_in_the_folder(
     assert done.returncode == status, done.stderr
     assert "Done." in done.stdout
     assert (folder / "a.txt").exists() == there
+
+
+async def test_a_chat_without_a_sandbox_says_so_in_red(folder: Path) -> None:
+    async with open_workspace(WorkspaceOptions(path=str(folder), sandbox=False)) as workspace:
+        words, style = (await greeting(workspace))[1]
+    assert words.startswith("NO SANDBOX: commands have all your rights")
+    assert "red" in STYLES[style]
 
 
 async def test_diff_shows_and_undo_undoes_the_last_change(folder: Path) -> None:
