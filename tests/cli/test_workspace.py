@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hookline import ApprovalRequest, ToolCall
+from hookline import ApprovalRequest, ToolCall, ToolResult
 from hookline.cli import main
 from hookline.cli._commands.workspace import (
     COMMANDS,
@@ -19,7 +19,8 @@ from hookline.cli._commands.workspace import (
     open_workspace,
 )
 from hookline.cli._terminal.screen import STYLES
-from hookline.cli._terminal.styled_lines import question
+from hookline.cli._terminal.styled_lines import question, result_line
+from hookline.events import ToolCallFinished
 from hookline.workspace import Bwrap
 
 MODULE = """
@@ -94,6 +95,45 @@ def test_the_difference_is_shown_in_colours_with_hidden_characters_as_numbers() 
     added = next(text for style, text in parts if style == "good" and "y" in text)
     assert "\x1b" not in added
     assert "\u202e" not in added
+
+
+def test_a_command_is_shown_once() -> None:
+    call = ToolCall(id="1", name="bash", arguments={"command": "ls\x1b"})
+    details = {"kind": "command", "text": "ls\x1b", "cwd": "sub\u202e", "confined": True}
+    request = ApprovalRequest(
+        id="1",
+        call=call,
+        prompts=("Run this command in the sandbox?",),
+        chat_id="c",
+        iteration=0,
+        digest="",
+        details=(details,),
+    )
+    lines = ["".join(text for _, text in line) for line in question(request, 1, 1, 80)]
+    assert lines[2:] == [
+        "│ Run this command in the sandbox?",
+        '│   cwd = "sub\\u202e"',
+        "│   confined = true",
+        "├ bash",
+        '│   command = "ls\\u001b"',
+    ]
+
+
+def test_a_long_result_is_shown_with_its_last_line() -> None:
+    def shown(value: str) -> str:
+        event = ToolCallFinished(
+            chat_id="c",
+            iteration=0,
+            call_id="1",
+            name="bash",
+            outcome="ok",
+            result=ToolResult(value),
+        )
+        return "".join(text for _, text in result_line("bash", event, 0, 40))
+
+    assert shown("one\n[exit 1]") == '✓ bash "one\\n[exit 1]"'
+    assert shown("one\n" * 40 + "[exit 1]") == '✓ bash "one\\none\\none\\no… [exit 1]"'
+    assert shown("one " * 40).endswith("…")
 
 
 async def test_check_says_what_works_and_what_mends_the_rest(
