@@ -578,6 +578,8 @@ async def test_a_skill_is_in_the_context_and_its_body_on_demand(hands, workspace
     assert await hands.text("skill", name="pdf", file="form.md") == "the form"
     assert "use one of: pdf" in await hands.error("skill", name="doc")
     assert "OutsideError" in await hands.error("skill", name="pdf", file="../../outside.txt")
+    hands.workspace.rules.deny += Rules(deny=["read(form.md)"]).deny
+    assert "must not be read" in await hands.error("skill", name="pdf", file="form.md")
     (folder / "pdf" / "SKILL.md").write_text("---\nname: pdf\ndescription: x\n---\nEvil.\n")
     assert "has changed" in await hands.error("skill", name="pdf")
 
