@@ -89,6 +89,18 @@ export async function answer(chat: AnyChat, id: string, approved: boolean): Prom
 const visible = (text: string) =>
   text.replace(/\p{Cf}/gu, (mark) => `\\u{${mark.codePointAt(0)!.toString(16)}}`);
 
+/** The questions about a waiting call, with their details, such as a difference. */
+function questions(message: UIMessage, call: string): string {
+  type Question = { prompt: string; details?: Record<string, unknown> };
+  const line = ([name, value]: [string, unknown]) =>
+    `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`;
+  const { questions = {} } = (message.metadata ?? {}) as { questions?: Record<string, Question[]> };
+  const texts = (questions[call] ?? []).map(({ prompt, details = {} }) =>
+    [prompt, ...Object.entries(details).map(line)].join("\n"),
+  );
+  return visible(texts.join("\n"));
+}
+
 /** What a page shows of a message; `approval` is the id of a question that waits. */
 export function shown(message: UIMessage): { text: string; approval?: string }[] {
   return message.parts.flatMap((part) => {
@@ -98,6 +110,8 @@ export function shown(message: UIMessage): { text: string; approval?: string }[]
     if (!isToolUIPart(part)) return [];
     const text = visible(`${getToolName(part)} ${JSON.stringify(part.input)}: ${part.state}`);
     const asks = part.state === "approval-requested" && mayAnswer(message);
-    return [asks ? { text, approval: part.approval.id } : { text }];
+    if (!asks) return [{ text }];
+    const asked = `${text}\n${questions(message, part.toolCallId)}`;
+    return [{ text: asked, approval: part.approval.id }];
   });
 }

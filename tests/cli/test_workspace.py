@@ -9,10 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from hookline import ApprovalRequest, ToolCall
+from hookline import ApprovalRequest, ToolCall, ToolResult
 from hookline.cli import main
-from hookline.cli._commands.workspace import COMMANDS, WorkspaceOptions, check, open_workspace
-from hookline.cli._terminal.styled_lines import question
+from hookline.cli._commands.workspace import (
+    COMMANDS,
+    WorkspaceOptions,
+    check,
+    greeting,
+    open_workspace,
+)
+from hookline.cli._terminal.screen import STYLES
+from hookline.cli._terminal.styled_lines import question, result_line
+from hookline.events import ToolCallFinished
 from hookline.workspace import Bwrap
 
 MODULE = """
@@ -50,6 +58,13 @@ def test_an_agent_works_in_the_folder(
     assert (folder / "a.txt").exists() == there
 
 
+async def test_a_chat_without_a_sandbox_says_so_in_red(folder: Path) -> None:
+    async with open_workspace(WorkspaceOptions(path=str(folder), sandbox=False)) as workspace:
+        words, style = (await greeting(workspace))[1]
+    assert words.startswith("NO SANDBOX: commands have all your rights")
+    assert "red" in STYLES[style]
+
+
 async def test_diff_shows_and_undo_undoes_the_last_change(folder: Path) -> None:
     (folder / "a.txt").write_text("old\n")
     async with open_workspace(WorkspaceOptions(path=str(folder))) as workspace:
@@ -80,6 +95,45 @@ def test_the_difference_is_shown_in_colours_with_hidden_characters_as_numbers() 
     added = next(text for style, text in parts if style == "good" and "y" in text)
     assert "\x1b" not in added
     assert "\u202e" not in added
+
+
+def test_a_command_is_shown_once() -> None:
+    call = ToolCall(id="1", name="bash", arguments={"command": "ls\x1b"})
+    details = {"kind": "command", "text": "ls\x1b", "cwd": "sub\u202e", "confined": True}
+    request = ApprovalRequest(
+        id="1",
+        call=call,
+        prompts=("Run this command in the sandbox?",),
+        chat_id="c",
+        iteration=0,
+        digest="",
+        details=(details,),
+    )
+    lines = ["".join(text for _, text in line) for line in question(request, 1, 1, 80)]
+    assert lines[2:] == [
+        "│ Run this command in the sandbox?",
+        '│   cwd = "sub\\u202e"',
+        "│   confined = true",
+        "├ bash",
+        '│   command = "ls\\u001b"',
+    ]
+
+
+def test_a_long_result_is_shown_with_its_last_line() -> None:
+    def shown(value: str) -> str:
+        event = ToolCallFinished(
+            chat_id="c",
+            iteration=0,
+            call_id="1",
+            name="bash",
+            outcome="ok",
+            result=ToolResult(value),
+        )
+        return "".join(text for _, text in result_line("bash", event, 0, 40))
+
+    assert shown("one\n[exit 1]") == '✓ bash "one\\n[exit 1]"'
+    assert shown("one\n" * 40 + "[exit 1]") == '✓ bash "one\\none\\none\\no… [exit 1]"'
+    assert shown("one " * 40).endswith("…")
 
 
 async def test_check_says_what_works_and_what_mends_the_rest(

@@ -12,10 +12,11 @@ from tests.web._server import TOKEN, conversation_of, eventually, site_of
 from tests.web.test_client_streams import shown_text
 from tests.web.test_site import Gate, asking, gated
 
-from hookline import Agent, AssistantMessage, ModelResponse
+from hookline import Agent, Ask, AssistantMessage, ModelResponse
 from hookline.points import OnChatAbort, OnResponse
 from hookline.testing import ScriptedModel, Turn, call
 
+DETAILS = {"kind": "diff", "path": "a.txt", "text": "-old\n+new\u202e\x1b\n"}
 VERSIONS = pytest.mark.parametrize("version", ["ai", "ai6"])
 
 
@@ -74,6 +75,22 @@ async def test_an_approval_goes_there_and_back(version: str, approved: bool) -> 
     (tool,) = [part for part in seen["messages"][1]["parts"] if part["type"] == "tool-pay"]
     assert tool["state"] == ("output-available" if approved else "output-denied")
     assert text(seen["messages"][1]) == "That is done."
+
+
+@VERSIONS
+async def test_a_question_and_its_details_come_with_the_call(version: str) -> None:
+    """Live, and after a reload; the details are the server's, whatever they contain."""
+    agent, paid = asking()
+    agent.add_hook("preToolCall", lambda ctx: Ask("Sure?", details=DETAILS), priority=1)
+    questions = {"c1": [{"prompt": "Sure?", "details": DETAILS}, {"prompt": "Pay?"}]}
+    async with site_of(agent) as (_, url):
+        live = await ai(url, [{"send": "pay"}], version)
+        assert live["messages"][-1]["metadata"]["questions"] == questions
+        script = [{"load": True}, {"answer": True}]
+        loaded = await ai(url, [{"load": True}], version)
+        assert loaded["messages"][-1]["metadata"]["questions"] == questions
+        seen = await ai(url, script, version, automatic=True)
+    assert (seen["valid"], seen["status"], paid) == (None, "ready", ["Ada"])
 
 
 async def test_stop_ends_the_run() -> None:
@@ -255,6 +272,16 @@ async def test_ag_ui_approvals_go_there_and_back(approved: bool | None) -> None:
     assert seen["pending"] == []
     shown = [(m["id"], m["role"], m.get("content")) for m in seen["messages"]]
     assert shown == [(m.id, m.role, m.text) for m in kept.messages]
+
+
+async def test_ag_ui_interrupts_have_the_details_of_their_questions() -> None:
+    agent, _ = asking()
+    agent.add_hook("preToolCall", lambda ctx: Ask("Sure?", details=DETAILS), priority=1)
+    async with site_of(agent) as (_, url):
+        seen = await ag_ui(url, [{"send": "pay"}])
+    (interrupt,) = seen["pending"]
+    assert interrupt["message"] == "Sure?\nPay?"
+    assert interrupt["metadata"] == {"hookline": {"details": [DETAILS, None]}}
 
 
 async def test_ag_ui_arguments_can_be_edited() -> None:

@@ -179,6 +179,18 @@ async def test_a_conversation(browser: Any, door: Door, name: str) -> None:
         assert page.problems == []
 
 
+@pytest.mark.parametrize("name", ["react-6", "react-7", "vue-7", "svelte-7"])
+async def test_a_question_is_shown_with_its_details(browser: Any, door: Door, name: str) -> None:
+    agent, _ = booking(call("book", train="EN 40295"), "It is booked.")
+    details = {"seat": "window\u202e"}
+    agent.add_hook("preToolCall", lambda ctx: Ask("Sure?", details=details), priority=1)
+    async with opened(browser, door, name, agent) as (page, _):
+        await page.write("To Rome.")
+        for _ in range(2):
+            await page.sees("Sure? seat: window\\u{202e} Book EN 40295?")
+            await page.page.reload()
+
+
 @pytest.mark.parametrize("name", ["react-5", "react-6", "react-7", "vue-7", "svelte-7"])
 async def test_a_page_waits_for_the_decision_of_somebody_else(
     browser: Any, door: Door, name: str

@@ -996,16 +996,6 @@ def json_frames(data: bytes) -> list[dict[str, Any]]:
     return [json.loads(line[6:]) for line in data.decode().splitlines() if line[:7] == "data: {"]
 
 
-async def test_a_client_of_ag_ui_gets_the_details_of_a_question() -> None:
-    agent, _ = asking()
-    details = {"kind": "diff", "path": "a.txt", "text": "+new\n"}
-    agent.add_hook("preToolCall", lambda ctx: Ask("Sure?", details=details), priority=1)
-    async with direct(agent) as (_, http):
-        data = (await http.post("/ag-ui", json=request_of("ag-ui", "pay"))).content
-    (interrupt,) = json_frames(data)[-1]["outcome"]["interrupts"]
-    assert interrupt["metadata"] == {"hookline": {"details": [details, None]}}
-
-
 @EACH
 async def test_a_client_learns_that_it_may_not_answer_and_who_decided(protocol: str) -> None:
     agent, paid = asking()
@@ -1017,7 +1007,8 @@ async def test_a_client_learns_that_it_may_not_answer_and_who_decided(protocol: 
         if protocol == "ai-sdk":
             assert last["messageMetadata"]["approvals"] is False
             [_, message] = (await http.get("/ai-sdk/c1/messages")).json()["messages"]
-            assert message["metadata"] == {"approvals": False}
+            questions = {"c1": [{"prompt": "Pay?"}]}
+            assert message["metadata"] == {"questions": questions, "approvals": False}
         elif protocol == "ag-ui":
             (interrupt,) = last["outcome"]["interrupts"]
             assert interrupt["metadata"] == {"hookline": {"approvals": False}}

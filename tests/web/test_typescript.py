@@ -17,7 +17,7 @@ from tests.web.test_clients import _after
 from tests.web.test_site import Gate, asking
 from tests.web.test_steering import Work, working
 
-from hookline import Agent, ModelResponse
+from hookline import Agent, Ask, ModelResponse
 from hookline.events import MessageAdded, MessageQueued
 from hookline.points import OnChatAbort, OnResponse
 from hookline.testing import ScriptedModel, Turn, call
@@ -247,6 +247,17 @@ async def test_an_approval_goes_there_and_back(approved: bool, reloaded: bool) -
     assert (seen["failures"], seen["pending"]) == ([], [])
     assert paid == (["Ada"] if approved else [])
     assert text(seen["messages"][-1]) == "That is done."
+
+
+async def test_a_question_has_its_details_whose_hidden_marks_are_shown_as_numbers() -> None:
+    agent, _ = asking()
+    details = {"kind": "diff", "text": "-old\n+new\u202e\n"}
+    agent.add_hook("preToolCall", lambda ctx: Ask("Sure?", details=details), priority=1)
+    async with site_of(agent) as (_, url):
+        seen = await chat(url, [{"send": "pay"}])
+    assert [request["details"] for request in seen["pending"]] == [[details, None]]
+    [shown_details] = seen["details"]
+    assert r"+new\u{202e}" in shown_details
 
 
 async def test_arguments_can_be_edited() -> None:

@@ -15,6 +15,8 @@ import pytest
 from hookline import Agent, Conversation, ToolCall
 from hookline.testing import ScriptedModel
 from hookline.workspace import Bwrap, Workspace
+from hookline.workspace._files.openat import KERNEL
+from hookline.workspace._files.root import Root
 
 from ._unprivileged import limit_processes, run_in_a_process_of_its_own
 
@@ -54,6 +56,21 @@ def folder(base: Path) -> Path:
     folder.mkdir()
     (base / "outside.txt").write_text("OUTSIDE")
     return folder
+
+
+EACH_WAY = pytest.mark.parametrize("root", [True, False], ids=["openat2", "walk"], indirect=True)
+"""Paths are resolved by the kernel, and component by component."""
+
+
+@pytest.fixture
+def root(folder: Path, request: pytest.FixtureRequest) -> Iterator[Root]:
+    """The folder, held open."""
+    kernel = getattr(request, "param", KERNEL)
+    if kernel and not KERNEL:
+        pytest.skip("this kernel has no openat2")
+    root = Root(folder, "/workspace", kernel=kernel)
+    yield root
+    root.close()
 
 
 @pytest.fixture

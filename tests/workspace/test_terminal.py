@@ -103,6 +103,9 @@ def test_a_command_is_remembered_or_refused_and_arguments_are_edited(terminal, f
     terminal.expect("› ")
     assert (folder / "new.txt").read_text() == "as the person has it\n"
     assert (folder / "log").read_text() == "one\none\n"
+    terminal.say("/udno")
+    assert "There is no command /udno" in terminal.expect("› ")
+    assert (folder / "new.txt").exists()
     terminal.say("/undo")
     terminal.expect("› ")
     assert not (folder / "new.txt").exists()

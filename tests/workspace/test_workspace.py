@@ -11,7 +11,7 @@ import pytest
 
 from hookline import Agent, Approve, Conversation, Deny, MemoryStore, ToolCall, define_hook
 from hookline.errors import UsageError
-from hookline.testing import ScriptedModel, Turn
+from hookline.testing import ScriptedModel, Turn, spans
 from hookline.workspace import Bwrap, CommandLimits, Rules, Workspace
 
 
@@ -177,14 +177,14 @@ async def test_a_hook_of_three_lines_refuses_a_path_for_all_tools_and_for_bash(
         assert "Denied" in await hands.error(tool, **arguments), tool
 
 
-async def test_every_act_of_a_tool_passes_the_hooks(hands, folder, sandbox):
+async def test_every_act_of_a_tool_passes_the_hooks_and_is_traced(hands, folder, skills, sandbox):
     seen = []
 
     @define_hook("preToolCall")
     def note(ctx):
         seen.append(ctx.call.name)
 
-    hands = hands()
+    hands = hands(skills=[skills()])
     hands.workspace.hooks = (*hands.workspace.hooks, note)
     (folder / "a.txt").write_text("x")
     calls = {
@@ -196,10 +196,15 @@ async def test_every_act_of_a_tool_passes_the_hooks(hands, folder, sandbox):
         "edit": {"path": "a.txt", "edits": [{"old": "x", "new": "y"}]},
         "bash": {"command": "true"},
         "plan": {"items": [{"text": "x"}]},
+        "skill": {"name": "pdf"},
     }
-    for tool, arguments in calls.items():
-        await hands.text(tool, **arguments)
+    assert calls.keys() == tools_of(hands.workspace).keys()
+    with spans() as traced:
+        for tool, arguments in calls.items():
+            await hands.text(tool, **arguments)
     assert seen == list(calls)
+    names = [span.name for span in traced.all if span.name.startswith("execute_tool")]
+    assert names == [f"execute_tool {name}" for name in calls]
 
 
 async def test_a_sub_agent_has_the_guard(workspace, folder):
@@ -573,6 +578,8 @@ async def test_a_skill_is_in_the_context_and_its_body_on_demand(hands, workspace
     assert await hands.text("skill", name="pdf", file="form.md") == "the form"
     assert "use one of: pdf" in await hands.error("skill", name="doc")
     assert "OutsideError" in await hands.error("skill", name="pdf", file="../../outside.txt")
+    hands.workspace.rules.deny += Rules(deny=["read(form.md)"]).deny
+    assert "must not be read" in await hands.error("skill", name="pdf", file="form.md")
     (folder / "pdf" / "SKILL.md").write_text("---\nname: pdf\ndescription: x\n---\nEvil.\n")
     assert "has changed" in await hands.error("skill", name="pdf")
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from hookline import HookDef, Run, Scope, Tool, define_hook
+from hookline import Run, Scope, Tool, define_hook
 from hookline.errors import UsageError
 from hookline.points import PreToolCall, check_number
 from hookline.workspace._guard import PRIORITY
-from hookline.workspace._tools.offload import offload_hooks
+from hookline.workspace._tools.offload import offload
 from hookline.workspace._workspace import Workspace
 
 
@@ -64,7 +64,8 @@ class Workspaces:
         self._users: dict[str, int] = {}
         self._pattern = self._workspace("pattern")  # its tools are described, and never run
         tools = [self._tool(tool) for tool in self._pattern.tools_by_name.values()]
-        self._tools = {tool.name: tool for tool in tools}
+        self.tools_by_name: dict[str, Tool[Any, Any]] = {tool.name: tool for tool in tools}
+        """The tools, by their names."""
         self.hooks = (
             define_hook(
                 "preToolCall",
@@ -85,26 +86,12 @@ class Workspaces:
         """Return the workspace of a run, which is opened if it is not open."""
         return self._of(_name(self._key(run)))
 
-    def offload(
-        self,
-        over: int = 10_000,
-        *,
-        tools: Iterable[str] | None = None,
-        inherit: bool = False,
-        required: bool = False,
-    ) -> tuple[HookDef, ...]:
-        """Put tool results of more than `over` characters aside, each in the run's workspace.
+    offload = offload
 
-        The options are those of `Workspace.offload`.
-        """
-
-        async def cut(run: Run[Any], text: str) -> str:
-            async with self._use(run) as workspace:
-                return await workspace.cut(text, over)
-
-        return offload_hooks(
-            cut, over, own=self._tools, tools=tools, inherit=inherit, required=required
-        )
+    async def cut(self, run: Run[Any], text: str, over: int) -> str:
+        """Put a text of more than `over` characters aside in the workspace of a run."""
+        async with self._use(run) as workspace:
+            return await workspace.cut(run, text, over)
 
     async def aclose(self) -> None:
         """Close all workspaces."""

@@ -24,7 +24,7 @@ from hookline.workspace._sandbox.protocol import CommandLimits, Sandbox
 from hookline.workspace._sandbox.unconfined import Unconfined
 from hookline.workspace._snapshots import Snapshot, Snapshots
 from hookline.workspace._tools.bash import bash_tool
-from hookline.workspace._tools.offload import offload_hooks
+from hookline.workspace._tools.offload import offload
 from hookline.workspace._tools.outputs import Outputs
 from hookline.workspace._tools.plan import plan_tool
 from hookline.workspace._tools.read import reading_tools
@@ -166,32 +166,7 @@ class Workspace:
         """Return what has changed since a snapshot."""
         return await self._snapshots.diff(since)
 
-    def offload(
-        self,
-        over: int = 10_000,
-        *,
-        tools: Iterable[str] | None = None,
-        inherit: bool = False,
-        required: bool = False,
-    ) -> tuple[HookDef, ...]:
-        """Put tool results of more than `over` characters aside: `agent.use(workspace.offload())`.
-
-        The model gets the beginning and the end of such a result, and a handle that `read` pages.
-        The tools of the workspace bound their own results. With `tools`, only results of these
-        tools are put aside. Raises UsageError if `read` is not among the workspace's tools.
-        """
-
-        async def cut(run: Run[Any], text: str) -> str:
-            return await self.cut(text, over)
-
-        return offload_hooks(
-            cut,
-            over,
-            own=self.tools_by_name,
-            tools=tools,
-            inherit=inherit,
-            required=required,
-        )
+    offload = offload
 
     # ── the model ───────────────────────────────────────────────────────────────────────────
 
@@ -210,7 +185,7 @@ class Workspace:
         """Return what the guard says about a call; for `Workspaces`."""
         return await self._guard.decide(ctx)
 
-    async def cut(self, text: str, over: int) -> str:
+    async def cut(self, run: Run[Any], text: str, over: int) -> str:
         """Put a text of more than `over` characters aside; return its ends and its handle."""
         return await asyncio.to_thread(self._outputs.cut, text, over)
 

@@ -75,6 +75,7 @@ const output = JSON.stringify({
   ...state, error: error && { message: error.message, retryable: error.retryable },
   frames, notes, failures, ran, paths,
   prompts: state.pending.flatMap((request) => request.prompts.map(visible)),
+  details: state.pending.map((request) => visible(JSON.stringify(request.details))),
   arguments: state.pending.map((request) => visible(JSON.stringify(request.call.arguments))),
 });
 process.stdout.write(output, () => process.exit(0)); // a pipe is not written at once

@@ -22,7 +22,7 @@ from typing import Literal, TextIO
 from hookline import ApprovalRequest, Approve, ChatStream, Deny, __version__
 from hookline.cli._commands.chat_setup import ChatOptions, Talk, log_to, open_talk, watch
 from hookline.cli._commands.conversations import entitle
-from hookline.cli._commands.workspace import COMMANDS, greeting
+from hookline.cli._commands.workspace import COMMANDS, greeting, is_command
 from hookline.cli._target import MakeDeps, deps_at, locate
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.error_texts import (
@@ -158,7 +158,7 @@ class Session:
                 return OK
             except KeyboardInterrupt:
                 return INTERRUPTED
-            if self._talk.workspace is not None and text.strip() in COMMANDS:
+            if self._talk.workspace is not None and is_command(text):
                 self._command(text.strip())
             elif text and self._say(text) == "useless":
                 return USAGE
@@ -166,6 +166,9 @@ class Session:
     def _command(self, name: str) -> None:
         """Show or undo the changes of a workspace."""
         assert self._talk.workspace is not None
+        if name not in COMMANDS:
+            self._screen.say(f"There is no command {name}; /diff shows and /undo undoes changes.")
+            return
         for text, style in self._runner.run(COMMANDS[name](self._talk.workspace, self._start_time)):
             self._screen.say(strict(text), style)
 
@@ -261,7 +264,7 @@ class Session:
         messages: list[SentMessage] = []
 
         def on_line(text: str) -> None:
-            if self._talk.workspace is not None and text.strip() in COMMANDS:
+            if self._talk.workspace is not None and is_command(text):
                 self._screen.say("This command works between two answers.")
             else:
                 messages.append(stream.send(text))

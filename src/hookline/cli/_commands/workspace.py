@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
@@ -100,3 +101,8 @@ COMMANDS: Final[dict[str, Callable[[Workspace, float], Coroutine[Any, Any, Lines
     "/undo": _undo,
 }
 """What a person may type instead of a message."""
+
+
+def is_command(text: str) -> bool:
+    """Return whether a line is meant as a command: a slash and one word."""
+    return re.fullmatch(r"\s*/[a-z]+\s*", text) is not None

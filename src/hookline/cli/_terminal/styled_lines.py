@@ -78,7 +78,18 @@ def result_line(label: str, event: ToolCallFinished, depth: int, width: int) -> 
     line.append(("name", label))
     if event.outcome != "ok":
         line.append((style_of(event.outcome), f" {event.outcome}:"))
-    return cut([*line, ("dim", f" {result_text(event.result)}")], width)
+    room = width - sum(cell_len(text) for _, text in line) - 1
+    return cut([*line, ("dim", f" {_ends(event.result, room)}")], width)
+
+
+def _ends(result: ToolResult | ToolFailure, room: int) -> str:
+    """Return the beginning of a result and, of a text with several lines, the last one."""
+    text = result_text(result)
+    value = result.value if isinstance(result, ToolResult) and not result.media else None
+    if cell_len(text) <= room or not isinstance(value, str) or "\n" not in value.rstrip():
+        return text
+    last = compact(value.rstrip().rpartition("\n")[2])[1:]
+    return text if cell_len(last) > room // 2 else fit(text, room - cell_len(last) - 1) + " " + last
 
 
 def result_text(result: ToolResult | ToolFailure) -> str:
@@ -195,16 +206,21 @@ def question(request: ApprovalRequest, number: int, total: int, width: int) -> l
         for row in prompt.split("\n"):
             lines += _framed(strict(row), width)
     for details in request.details:
-        lines += _details(details or {}, width)
+        lines += _details(details or {}, request.call.arguments, width)
     return [*lines, *whole_call(request.call.name, request.call.arguments, width)]
 
 
-def _details(details: dict[str, Any], width: int) -> list[Line]:
-    """Show the data of a question: a difference in colours, other data as JSON."""
+def _details(details: dict[str, Any], arguments: dict[str, Any], width: int) -> list[Line]:
+    """Show the data of a question: a difference in colours, other data but texts of the call."""
     text = details.get("text")
     if details.get("kind") != "diff" or not isinstance(text, str):
-        data = {name: value for name, value in details.items() if name != "kind"}
-        return _framed(compact(data), width, indent=2, style="dim") if data else []
+        texts = [value for value in arguments.values() if isinstance(value, str)]
+        return [
+            line
+            for name, value in details.items()
+            if name != "kind" and value not in texts
+            for line in _argument(name if name.isidentifier() else compact(name), value, width)
+        ]
     styles = {"+": "good", "-": "bad", "@": "dim"}
     return [
         line

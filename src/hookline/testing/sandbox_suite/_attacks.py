@@ -92,6 +92,16 @@ _GIT: Final = (
 )
 _NETWORK: Final = (
     _attack("loopback of the host", "socket.create_connection(('127.0.0.1', {port}), 3)"),
+    (
+        "datagram to the host",
+        _python("socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', {port}))"),
+        "",
+    ),
+    (
+        "names of hosts",
+        "grep -c nameserver /etc/resolv.conf; getent hosts hookline.invalid; echo end $?",
+        "0\nend 2",
+    ),
     _attack(
         "socket in the workspace",
         "socket.socket(socket.AF_UNIX).connect('daemon.sock')",
@@ -161,6 +171,18 @@ _CALLS: Final = (
     _attack("clone with a namespace", "call(56, 0x10000000 | 17, 0, 0, 0, 0)", "EPERM"),
     _attack("clone3", "call(435, 0, 0)", "ENOSYS"),
     ("calls of x32", f"{_python('call(0x40000000 | 39)')}\necho end $?", "end 159"),
+    (
+        "calls of i386",
+        _python(
+            "import mmap\n"
+            "code = mmap.mmap(-1, 4096, prot=7)\n"
+            "code.write(bytes.fromhex('b814000000cd80c3'))  # getpid, by int 0x80\n"
+            "address = ctypes.addressof(ctypes.c_char.from_buffer(code))\n"
+            "ctypes.CFUNCTYPE(ctypes.c_int)(address)()"
+        )
+        + "\necho end $?",
+        "end 1",
+    ),
     _attack("setns", "call(308, os.open('/proc/1/ns/net', 0), 0)", "E"),
     _attack("mount", "call(165, 0, 0, 0, 0, 0)", "EPERM"),
     _attack("move_mount", "call(429, -1, 0, -1, 0, 0)", "EPERM"),

@@ -6,10 +6,11 @@ import asyncio
 import os
 import secrets
 import shutil
+import signal
 import socket
 import stat
 import tempfile
-from contextlib import ExitStack, aclosing
+from contextlib import ExitStack, aclosing, suppress
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 from typing import Any, Final
@@ -83,6 +84,9 @@ class _Place:
         stack.callback(other.wait)
         stack.callback(other.kill)
         self._port = self._listen(stack, ("127.0.0.1", 0), socket.AF_INET).getsockname()[1]
+        self._datagrams = stack.enter_context(socket.socket(type=socket.SOCK_DGRAM))
+        self._datagrams.bind(("127.0.0.1", self._port))
+        self._datagrams.setblocking(False)
         self._listen(stack, str(self._root / "daemon.sock"), socket.AF_UNIX)
         self._listen(stack, f"\0hookline-{self._token}", socket.AF_UNIX)
         fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
@@ -96,16 +100,18 @@ class _Place:
         )
 
     def filled(self, command: str) -> str:
-        """Put the places into a command."""
+        """Put the places into a command, and the token, by which its processes are known."""
         names = {"host": self._outside, "port": self._port, "token": self._token}
         for name, value in names.items():
             command = command.replace(f"{{{name}}}", str(value))
-        return command
+        return f"# {self._token}\n{command}"
 
     def check(self, text: str) -> None:
         """Raise if the output has a secret, or something has changed outside."""
         for place in _PLACES:
             assert self._secret(place) not in text, f"the command has read {place}"
+        with suppress(BlockingIOError):
+            raise AssertionError(f"the command has sent {self._datagrams.recv(9)!r}")
         assert self._state() == self._before, "the command has changed what it must not change"
         for folder, folders, files in os.walk(self._root):
             for name in (*folders, *files):
@@ -114,13 +120,16 @@ class _Place:
                 assert not stat.S_ISBLK(mode) and not stat.S_ISCHR(mode), f"{name} is a device"
 
     async def check_processes(self) -> None:
-        """Raise if a process that the command has started is still there after some seconds."""
+        """Kill what the command has started, and raise, if it is still there after some seconds."""
         pids: list[str] = []
         for _ in range(100):
             pids = [pid for pid in os.listdir("/proc") if pid.isdigit() and self._started(pid)]
             if not pids:
                 return
             await asyncio.sleep(0.05)
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
         raise AssertionError(f"processes are left: {pids}")
 
     def _started(self, pid: str) -> bool:

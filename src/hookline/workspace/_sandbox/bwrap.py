@@ -8,7 +8,6 @@ their own, since a folder that is a mount cannot be renamed. /, /dev and /proc a
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import shutil
@@ -18,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, aclosing, suppress
 from functools import lru_cache
 from importlib import import_module
-from subprocess import DEVNULL, PIPE, STDOUT, run
+from subprocess import DEVNULL, run
 from typing import Any, Final
 
 from hookline.errors import UsageError
@@ -151,18 +150,15 @@ class Bwrap:
                 arguments += ["--seccomp", _memory(rules, stack)]
             packed = _memory("\0".join(arguments).encode() + b"\0", stack)
             inside = ("/bin/bash", "--norc", "--noprofile", "-c", limited(limits, processes=True))
-            process = await asyncio.create_subprocess_exec(
+            return await ProcessJob.start(
                 *("bwrap", "--args", packed, "--", *inside, "bash", command),
+                limits=limits,
+                fd=fd,
                 executable=self._program,
-                stdin=DEVNULL,
-                stdout=PIPE,
-                stderr=STDOUT,
                 env={},
                 cwd="/",
                 pass_fds=[int(number) for number in _descriptors(arguments, packed)],
-                start_new_session=True,
             )
-        return ProcessJob(process, limits, fd)
 
 
 _LOCKED: Final = ("--remount-ro", "/dev", "--remount-ro", "/proc", "--remount-ro", "/")

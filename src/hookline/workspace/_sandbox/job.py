@@ -1,7 +1,7 @@
 """A command that runs as a process of this machine, and the watch over what it uses.
 
-The pipe of the output must be read to its end after a kill: while it is paused and full, asyncio
-never learns that the process has ended.
+The pipe of the output belongs to the job, not to asyncio's process, which would wait for the end of
+the pipe too. That may never come: a process that survives the kill keeps the pipe open.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from subprocess import DEVNULL, STDOUT
+from typing import Any, Final, Self
 
 from hookline.workspace._sandbox.protocol import CommandLimits
 
@@ -26,18 +27,54 @@ class ProcessJob:
     """A process, the processes that it starts, and their output.
 
     Args:
-        process: The process, with its own process group and a pipe as stdout.
+        process: The process, with its own process group.
+        reader: What the process and those that it starts print.
+        pipe: The pipe that `reader` is fed from.
         limits: The limits that this class enforces: time, output, memory of all, and disk.
         fd: A descriptor on the disk that the command writes to.
     """
 
-    def __init__(self, process: Process, limits: CommandLimits, fd: int) -> None:
+    def __init__(
+        self,
+        process: Process,
+        reader: asyncio.StreamReader,
+        pipe: asyncio.ReadTransport,
+        limits: CommandLimits,
+        fd: int,
+    ) -> None:
         self.stopped = ""
         self._process = process
+        self._reader = reader
+        self._pipe = pipe
         self._limits = limits
         self._fd = fd
         self._until = asyncio.get_running_loop().time() + limits.seconds
         self._watch = asyncio.create_task(self._look(), name="hookline: watches a command")
+
+    @classmethod
+    async def start(cls, *arguments: str, limits: CommandLimits, fd: int, **options: Any) -> Self:
+        """Start a process; `options` are those of `asyncio.create_subprocess_exec`."""
+        reading, writing = os.pipe()
+        try:
+            reader = asyncio.StreamReader()
+            pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reading, "rb", 0)
+            )
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *arguments,
+                    stdin=DEVNULL,
+                    stdout=writing,
+                    stderr=STDOUT,
+                    start_new_session=True,
+                    **options,
+                )
+            except BaseException:
+                pipe.close()
+                raise
+        finally:
+            os.close(writing)
+        return cls(process, reader, pipe, limits, fd)
 
     async def output(self) -> AsyncGenerator[bytes]:
         """Yield what the command prints, until it has ended or a limit stops it."""
@@ -49,11 +86,11 @@ class ProcessJob:
                 if size > self._limits.output_bytes:
                     self._stop(f"after {size:,} bytes of output")
         finally:
-            await self._end()
+            self._end()
 
     async def wait(self) -> int:
         """Wait for the end of the command; returns its exit status."""
-        await self._end()
+        self._end()
         return await self._process.wait()
 
     def kill(self) -> None:
@@ -62,24 +99,27 @@ class ProcessJob:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     async def _read(self) -> bytes:
-        assert self._process.stdout is not None
-        seconds = self._until - asyncio.get_running_loop().time()
-        try:
-            return await asyncio.wait_for(self._process.stdout.read(CHUNK), max(seconds, 0))
-        except TimeoutError:
-            self._stop(f"after {self._limits.seconds:g} s")
-            return b""
+        """Read what was printed; b"" at the end, and when the command has ended and is silent."""
+        while True:
+            seconds = self._until - asyncio.get_running_loop().time()
+            try:
+                return await asyncio.wait_for(self._reader.read(CHUNK), max(min(seconds, LOOK), 0))
+            except TimeoutError:
+                if self._process.returncode is not None:
+                    self._pipe.close()  # a process that is left keeps it open
+                    return await self._reader.read(CHUNK)
+                if seconds <= LOOK:
+                    self._stop(f"after {self._limits.seconds:g} s")
+                    return b""
 
     def _stop(self, why: str) -> None:
         self.stopped = self.stopped or why
         self.kill()
 
-    async def _end(self) -> None:
+    def _end(self) -> None:
         self._watch.cancel()
         self.kill()
-        assert self._process.stdout is not None
-        while await self._process.stdout.read(CHUNK):
-            pass
+        self._pipe.close()
 
     async def _look(self) -> None:
         """Stop the command if all its processes use too much memory, or fill the disk."""

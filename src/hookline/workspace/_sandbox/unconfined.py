@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
-from subprocess import DEVNULL, PIPE, STDOUT
 from typing import Final
 
 from hookline.workspace._sandbox.job import ProcessJob, limited
@@ -29,17 +27,14 @@ class Unconfined:
     async def start(self, command: str, view: View, limits: CommandLimits) -> ProcessJob:
         """Start a line of bash."""
         env = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
-        process = await asyncio.create_subprocess_exec(
+        return await ProcessJob.start(
             *("/bin/bash", "--norc", "--noprofile", "-c", limited(limits, processes=False)),
             *("bash", command),
-            stdin=DEVNULL,
-            stdout=PIPE,
-            stderr=STDOUT,
+            limits=limits,
+            fd=view.fd,
             env={**env, "TERM": "dumb", "PAGER": "cat", **view.env},
             cwd=os.path.join(view.root, view.cwd),
-            start_new_session=True,
         )
-        return ProcessJob(process, limits, view.fd)
 
     async def aclose(self) -> None:
         """Do nothing."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -15,16 +15,30 @@ from hookline.workspace._tools.read import MAX_LINE
 NAME: Final = "offload"
 
 
-def offload_hooks(
-    cut: Callable[[Run[Any], str], Awaitable[str]],
-    over: int,
+class Offloading(Protocol):
+    """A workspace, or many of them."""
+
+    @property
+    def tools_by_name(self) -> Mapping[str, Tool[Any, Any]]: ...
+    async def cut(self, run: Run[Any], text: str, over: int) -> str: ...
+
+
+def offload(
+    self: Offloading,
+    over: int = 10_000,
     *,
-    own: Mapping[str, Tool[Any, Any]],
-    tools: Iterable[str] | None,
-    inherit: bool,
-    required: bool,
+    tools: Iterable[str] | None = None,
+    inherit: bool = False,
+    required: bool = False,
 ) -> tuple[HookDef, ...]:
-    """Make the hook. `cut` puts a text aside for a run; `own` are the tools of the workspace."""
+    """Put tool results of more than `over` characters aside: `agent.use(workspace.offload())`.
+
+    The model gets the beginning and the end of such a result, and a handle that `read` pages in the
+    workspace of the run. The tools of the workspace bound their own results. With `tools`, only
+    results of these tools are put aside. Raises UsageError if `read` is not among the workspace's
+    tools.
+    """
+    own = self.tools_by_name
     check_number("over", over, whole=True, least=1)
     if "read" not in own:
         raise UsageError(
@@ -40,7 +54,7 @@ def offload_hooks(
         text = value if isinstance(value, str) else _as_text(value)
         if len(text) <= over:
             return None
-        short = await cut(ctx.run, _folded(text))
+        short = await self.cut(ctx.run, _folded(text), over)
         return ctx.result.replace(value=short, truncated=True)
 
     return (

@@ -10,9 +10,10 @@ and files are sent at the same time, because the protocol cannot withdraw them.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Any, Final, Literal
 
-from hookline import ToolCall, ToolFailure, ToolMessage, Usage
+from hookline import ApprovalRequest, ToolCall, ToolFailure, ToolMessage, Usage
 from hookline.events import ChatEvent, ErrorInfo, Status, ToolCallFinished
 from hookline.web._http.sse import DONE, FRAME_END, RELOAD, dumps, frame, frame_until
 from hookline.web._protocols.attachments import attachment_part, ui_message
@@ -183,8 +184,13 @@ class AiSdkEncoder:
                 request = change.request
                 if self._version < 6 or request.path:  # a client knows no calls of sub-agents
                     return b""
+                metadata = {"questions": {request.call.id: questions_of(request)}}
                 ids = {"approvalId": request.id, "toolCallId": request.call.id}
-                return self._begin(None) + _chunk("tool-approval-request", **ids)
+                return (
+                    self._begin(None)
+                    + _chunk("message-metadata", messageMetadata=metadata)
+                    + _chunk("tool-approval-request", **ids)
+                )
             case Done() | Aborted() | Failed():
                 return self._begin(None) + self._end_texts() + self._last(change) + DONE
             case _:
@@ -296,6 +302,14 @@ class AiSdkEncoder:
         advice = _chunk("data-error", data=again, transient=True) if again else b""
         error = advice + _chunk("error", errorText=change.error.message)
         return error + self._close_step() + _chunk("finish", finishReason="error")
+
+
+def questions_of(request: ApprovalRequest) -> list[dict[str, Any]]:
+    """Return the prompts of a request, each with its details if it has any."""
+    return [
+        {"prompt": prompt, **({"details": details} if details else {})}
+        for prompt, details in zip_longest(request.prompts, request.details)
+    ]
 
 
 def _status(event: Status) -> bytes:

@@ -27,7 +27,7 @@ from hookline import (
     UserMessage,
 )
 from hookline.web._http.refused import Refused
-from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion
+from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion, questions_of
 from hookline.web._protocols.attachments import attachment_part, ui_message
 from hookline.web._protocols.changes import decision_on
 from hookline.web._protocols.client_messages import media, narrow
@@ -58,8 +58,8 @@ def to_ui_messages(
     """Convert a history to UI messages, for clients of version `ai_sdk_version`.
 
     The calls in `pending` are shown as waiting for an approval. The calls in `client_calls` are
-    shown as calls for the client to run. Without `approvals` the client may not answer approvals;
-    the metadata of the waiting message says so.
+    shown as calls for the client to run. The metadata of the waiting message has the questions.
+    Without `approvals` the client may not answer approvals, and the metadata says so.
     """
     waiting = _by_call(pending) if ai_sdk_version >= 6 else {}
     to_run = {call.id: call for call in client_calls}
@@ -70,7 +70,7 @@ def to_ui_messages(
             out.append(ui_message(message))
         elif isinstance(message, AssistantMessage):
             parts = list(_answer_parts(message, waiting, to_run))
-            _add_answer(out, message, parts, approvals=approvals)
+            _add_answer(out, message, parts, waiting, approvals=approvals)
             calls |= {
                 part["toolCallId"]: (part, message.id) for part in parts if "toolCallId" in part
             }
@@ -86,6 +86,7 @@ def _add_answer(
     out: list[dict[str, Any]],
     message: AssistantMessage,
     parts: list[dict[str, Any]],
+    waiting: dict[str, ApprovalRequest],
     *,
     approvals: bool,
 ) -> None:
@@ -93,8 +94,13 @@ def _add_answer(
     if not out or out[-1]["role"] != "assistant":
         out.append({"id": message.id, "role": "assistant", "parts": []})
     out[-1]["parts"] += [{"type": "step-start"}, *parts]
-    if not approvals and any("approval" in part for part in parts):
-        out[-1].setdefault("metadata", {})["approvals"] = False
+    calls = [part["toolCallId"] for part in parts if "approval" in part]
+    if calls:
+        questions = {call: questions_of(waiting[call]) for call in calls}
+        metadata = out[-1].setdefault("metadata", {})
+        metadata["questions"] = {**metadata.get("questions", {}), **questions}
+        if not approvals:
+            metadata["approvals"] = False
 
 
 def _add_decision(ui_message: dict[str, Any], message: ToolMessage) -> None:
