@@ -3,9 +3,10 @@
 The answer is the tool's result; pieces of it are sent as progress while it is written. If a client
 cancels its request, the chat is aborted. A conversation that a client names is kept in the agent's
 store, under the name of the logged-in user: no client can reach another user's conversation. A call
-that needs an approval is presented to the client's user. If the client can be asked during a call,
-it is asked; otherwise the tool's result contains the question, and the client's next request
-contains the answer. If the client cannot ask its user at all, such calls are denied.
+that needs an approval is presented to the client's user, unless the agent has an approver. If the
+client can be asked during a call, it is asked; otherwise the tool's result contains the question,
+and the client's next request contains the answer. If the client cannot ask its user at all, such
+calls are denied.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from logging import getLogger
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote
 
 from hookline import Agent, ApprovalRequest, Approve, Conversation, Deny, Run, __version__
@@ -187,14 +188,15 @@ class _Served:
         who = quote(self._principal(ctx), safe="")
         live = ctx.session.can_send_request and self._can_ask(ctx)
         later = not ctx.session.can_send_request and self._can_ask(ctx)
-        approver = self._asker(ctx) if live else None if later else _nobody
+        options: dict[str, Any] = {"release": self._release()}
+        if self._agent.approver is None and not later:
+            options["approver"] = self._asker(ctx) if live else _nobody
         answers = _answers(params)
         if answers is not None:
             target: Any = self._waiting_conversation(who, params.request_state, conversation)
-            stream = self._agent.resume_stream(target, answers)
+            stream = self._agent.resume_stream(target, answers, **options)
         else:
             target = Conversation() if conversation is None else _id(who, conversation)
-            options: Any = {} if approver is None else {"approver": approver}
             stream = self._agent.chat_stream(message, conversation=target, **options)
         count = 0
         async with stream:
@@ -207,6 +209,11 @@ class _Served:
             return self._questions(who, target, response.pending)
         text = self._types.TextContent(type="text", text=response.text)
         return self._types.CallToolResult(content=[text])
+
+    def _release(self) -> Literal["live", "response"]:
+        """Return "live", unless hooks may withdraw a text: a client cannot remove progress."""
+        hooks = (*self._agent.hooks("onResponse"), *self._agent.hooks("preMessage"))
+        return "live" if all(hook.keeps_deltas for hook in hooks) else "response"
 
     def _can_ask(self, ctx: Any) -> bool:
         capabilities = ctx.session.client_capabilities
