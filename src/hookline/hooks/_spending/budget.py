@@ -106,6 +106,7 @@ def budget(
             add("preRequest", spending.reserve, priority=LAST),
             add("aroundRequest", spending.call, priority=LAST),
             add("onResponse", spending.give_back_unused, priority=GUARD),
+            add("onStatus", spending.summarized),
             add("onChatEnd", spending.end),
         )
     if finish_reasons:
