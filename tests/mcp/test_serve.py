@@ -175,6 +175,24 @@ async def test_a_tools_question_is_put_to_a_client_that_can_be_asked() -> None:
 
 
 @MODES
+async def test_a_call_that_a_client_must_run_is_an_error_and_no_empty_answer(mode: str) -> None:
+    bank = Bank(call("pick"), "Then not.", store=MemoryStore())
+
+    @tool(client=True)
+    def pick() -> None:
+        """Pick a file in the browser."""
+
+    bank.agent = Agent(bank.model, tools=[pick], store=bank.agent.store)
+    arguments = {"message": "hi", "conversation": "a"}
+    async with client_of(bank, mode) as (client, _):
+        first = await client.call_tool("chat", arguments)
+        second = await client.call_tool("chat", arguments)
+    assert first.is_error
+    assert "a tool that its client runs" in text(first)
+    assert (text(second), second.is_error) == ("Then not.", False)
+
+
+@MODES
 async def test_no_client_reaches_anothers_conversation(mode: str) -> None:
     store = MemoryStore()
     who = ["ada"]

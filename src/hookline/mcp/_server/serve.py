@@ -12,7 +12,6 @@ calls are denied.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -20,11 +19,19 @@ from logging import getLogger
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote
 
-from hookline import Agent, ApprovalRequest, Approve, Conversation, Deny, Run, __version__
+from hookline import Agent, ApprovalRequest, Conversation, Run, __version__
 from hookline.errors import ApprovalError, ChatAbortedError, ConversationBusyError, UsageError
-from hookline.events import TextDelta, strict
+from hookline.events import TextDelta
 from hookline.mcp._errors import sdk
 from hookline.mcp._server.application import AgentApp
+from hookline.mcp._server.questions import (
+    APPROVAL,
+    Decision,
+    answers_of,
+    decision_of,
+    nobody,
+    question_text,
+)
 from hookline.mcp._telemetry import measuring, measuring_sessions
 from hookline.points import as_tuple
 
@@ -33,15 +40,13 @@ logger = getLogger("hookline.mcp")
 MAX_MESSAGE: Final = 1024 * 1024  # characters
 MAX_WAITING: Final = 1_000  # most conversations with pending questions
 _ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
+_CLIENT_TOOL: Final = (
+    "the agent called a tool that its client runs, and a client of MCP cannot run it; send another "
+    "message"
+)
 _LATE: Final = "these answers are no longer expected; send the message again"
-_APPROVAL: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {"approve": {"type": "boolean", "title": "Approve", "default": False}},
-    "required": ["approve"],
-}
 Principal: TypeAlias = Callable[[Any], str]
 """A function of the request that returns the name of its principal."""
-Decision: TypeAlias = Approve | Deny
 
 
 def serve(
@@ -190,8 +195,8 @@ class _Served:
         later = not ctx.session.can_send_request and self._can_ask(ctx)
         options: dict[str, Any] = {"release": self._release()}
         if self._agent.approver is None and not later:
-            options["approver"] = self._asker(ctx) if live else _nobody
-        answers = _answers(params)
+            options["approver"] = self._asker(ctx) if live else nobody
+        answers = answers_of(params)
         if answers is not None:
             target: Any = self._waiting_conversation(who, params.request_state, conversation)
             stream = self._agent.resume_stream(target, answers, **options)
@@ -207,6 +212,8 @@ class _Served:
         response = stream.response
         if response.pending and later:
             return self._questions(who, target, response.pending)
+        if response.client_calls:
+            return self._error(_CLIENT_TOOL)
         text = self._types.TextContent(type="text", text=response.text)
         return self._types.CallToolResult(content=[text])
 
@@ -221,11 +228,11 @@ class _Served:
 
     def _asker(self, ctx: Any) -> Callable[[ApprovalRequest, Run[Any]], Any]:
         async def ask(request: ApprovalRequest, run: Run[Any]) -> Decision:
-            schema = _APPROVAL if request.schema is None else dict(request.schema)
+            schema = APPROVAL if request.schema is None else dict(request.schema)
             reply = await ctx.session.elicit_form(
-                _question_text(request), schema, related_request_id=ctx.request_id
+                question_text(request), schema, related_request_id=ctx.request_id
             )
-            return _decision(reply, form=request.schema is not None)
+            return decision_of(reply, form=request.schema is not None)
 
         return ask
 
@@ -245,7 +252,7 @@ class _Served:
         questions = {
             request.id: types.ElicitRequest(
                 params=types.ElicitRequestFormParams(
-                    message=_question_text(request), requested_schema=_APPROVAL
+                    message=question_text(request), requested_schema=APPROVAL
                 )
             )
             for request in pending
@@ -288,39 +295,6 @@ async def _in_task(work: Any) -> Any:
         if not task.cancelled():
             task.exception()  # mark the exception as retrieved
         raise
-
-
-def _answers(params: Any) -> dict[str, Decision] | None:
-    responses = params.input_responses
-    if not responses:
-        return None
-    return {id: _decision(response) for id, response in responses.items()}
-
-
-def _decision(response: Any, *, form: bool = False) -> Decision:
-    """Read the client's answer: an approval only if its user said so, otherwise a denial."""
-    content: Mapping[str, Any] = getattr(response, "content", None) or {}
-    if getattr(response, "action", None) != "accept":
-        return Deny("the user declined")
-    if form:
-        return Approve(arguments=dict(content))
-    return Approve() if content.get("approve") is True else Deny("the user did not approve")
-
-
-def _nobody(request: ApprovalRequest, run: Run[Any]) -> Decision:
-    return Deny("the client cannot ask its user")
-
-
-def _question_text(request: ApprovalRequest) -> str:
-    """Return the question for the client's user, with its details and the complete call."""
-    lines = [strict(line) for prompt in request.prompts for line in prompt.split("\n")]
-    for data in filter(None, request.details):
-        text = data.get("text") if data.get("kind") == "diff" else None
-        lines += map(strict, str(text or json.dumps(data, ensure_ascii=False)).strip().split("\n"))
-    if request.schema is None:
-        arguments = json.dumps(request.call.arguments, ensure_ascii=False)
-        lines.append(f"{request.call.name} {strict(arguments)}")
-    return "\n".join(lines)
 
 
 def _id(who: str, conversation: str) -> str:
