@@ -169,8 +169,10 @@ async def forked(guards: Guards) -> Trace:
 # ── MCP ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _tool_server(text: str = "fine", *, fails: bool = False, progress: str = "") -> Any:
-    """A server with one tool, which says this."""
+def _tool_server(
+    text: str = "fine", *, fails: bool = False, progress: str = "", question: str = ""
+) -> Any:
+    """A server with one tool, which says and asks this."""
 
     async def list_tools(ctx: Any, params: Any) -> Any:
         tool = types.Tool(name="look", description="Look.", input_schema={"type": "object"})
@@ -179,17 +181,25 @@ def _tool_server(text: str = "fine", *, fails: bool = False, progress: str = "")
     async def call_tool(ctx: Any, params: Any) -> Any:
         if progress:
             await ctx.session.report_progress(1, 2, progress)
+        if question and not params.input_responses:
+            form = types.ElicitRequestFormParams(message=question, requested_schema=_FORM)
+            request = types.ElicitRequest(params=form)
+            return types.InputRequiredResult(input_requests={"q": request}, request_state="s")
         content = types.TextContent(type="text", text=text)
         return types.CallToolResult(content=[content], is_error=fails)
 
     return lowlevel.Server("far", on_list_tools=list_tools, on_call_tool=call_tool)
 
 
+_FORM: dict[str, Any] = {"type": "object", "properties": {}}
+
+
 def of_mcp(**options: Any) -> Play:
     """A chat with a tool of an MCP server that says it."""
 
     async def play(guards: Guards) -> Trace:
-        agent = agent_of(guards, call("look"), "Done.")
+        approver = (lambda request, run: Approve()) if "question" in options else None
+        agent = agent_of(guards, call("look"), "Done.", approver=approver)
         async with connect(agent, MCPServer.local(_tool_server(**options))):
             return await chat(agent)
 

@@ -268,6 +268,7 @@ AFTER = "a hook with a priority below -10,000 runs after the guard"
 SPANS = "traces record requests as they are sent; pass `redact=` to `Telemetry`"
 FIRST = "the hooks of the target do not run yet; put the guard on the agent that you call"
 PROGRESS = "the server writes it, and a status passes no hook"
+ASKS = "the server writes it, and no hook can change it"
 TEXT_ONLY = (
     "the check runs for answers with text, and here reads only the text; it can read "
     "`response.parts`"
@@ -437,6 +438,7 @@ ROADS: dict[str, Road] = {
     "result of an MCP tool": Road(doors.of_mcp(text=THROUGH)),
     "error of an MCP tool": Road(doors.of_mcp(text=THROUGH, fails=True)),
     "progress of an MCP tool": Road(doors.of_mcp(progress=SECRET), redact=PROGRESS),
+    "question of an MCP server": Road(doors.of_mcp(question=SECRET), redact=ASKS),
     "answer to an MCP client": Road(doors.over_mcp, guardrail=TRACED),
     "frames, messages and timeline of the web, native": Road(
         doors.on_the_web("native"), guardrail=TRACED

@@ -306,6 +306,7 @@ DOOR_PLANS = {
         "_client.transport.addresses",
         "_client.transport.oauth",
         "_server.application",
+        "_server.questions",
         "_server.serve",
     ),
     "durable": (

@@ -283,6 +283,11 @@ class Agent(Chats[DepsT, OutT]):
         """The store for conversations that are opened by their id."""
         return self._store
 
+    @property
+    def approver(self) -> Approver | None:
+        """The function that answers the questions of hooks, in chats without one of their own."""
+        return self._approver
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -68,7 +68,7 @@ def test_run_has_what_the_contract_lists_and_no_more() -> None:
     assert public == {
         *("chat_id", "conversation_id", "agent", "parent_chat_id", "iteration", "attempt"),
         *("deps", "state", "history", "usage", "meta", "abort", "status", "compact"),
-        *("call_id", "call_key", "ask", "path"),
+        *("call_id", "call_key", "ask", "path", "parent"),
         *("model", "provider", "timing"),  # for telemetry: what answers, and how fast
     }
 
@@ -121,9 +121,11 @@ async def test_run_knows_the_conversation(options: Any, expected: str | None) ->
 async def test_a_chat_of_ones_own_has_no_parent_and_is_the_first_attempt() -> None:
     seen: list[Any] = []
     agent = Agent(ScriptedModel("ok"))
-    at_each_point(agent, lambda name, run: seen.append((run.parent_chat_id, run.attempt)))
+    at_each_point(
+        agent, lambda name, run: seen.append((run.parent_chat_id, run.parent, run.attempt))
+    )
     await agent.chat("hi")
-    assert set(seen) == {(None, 1)}
+    assert set(seen) == {(None, None, 1)}
 
 
 async def test_the_chat_of_a_sub_agent_knows_its_parent() -> None:
@@ -137,7 +139,8 @@ async def test_the_chat_of_a_sub_agent_knows_its_parent() -> None:
     await parent.chat("hi")
     above, below = seen
     assert (above.agent, below.agent) == ("parent", "child")
-    assert below.parent_chat_id == above.chat_id != below.chat_id
+    assert below.parent_chat_id == below.parent.chat_id == above.chat_id != below.chat_id
+    assert below.parent.state is above.state
     assert below.conversation_id is None
 
 

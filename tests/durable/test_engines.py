@@ -42,30 +42,37 @@ from hookline.errors import (
 )
 from hookline.models import Finish, TextChunk
 from hookline.runtimes import Durable, Halted, Journal, Log
+from hookline.storage import Rule
 from hookline.stores import SQLStore
 from hookline.testing import ScriptedModel, call
 
 ROOT = Path(__file__).parents[2]
 
 
-def asking(ran: list[str], *turns: Any, **ask: Any) -> Agent[Any]:
+def asking(ran: list[str], *turns: Any, store: Any = None, **ask: Any) -> Agent[Any]:
     @tool
     async def delete(path: str) -> str:
         """Delete a file."""
         ran.append(path)
         return f"{path} is gone"
 
-    made: Agent[Any] = Agent(ScriptedModel(*turns), tools=[delete], runtime=Durable())
+    model = ScriptedModel(*turns)
+    made: Agent[Any] = Agent(model, tools=[delete], runtime=Durable(), store=store)
     made.add_hook("preToolCall", lambda ctx: Ask("Really?", **ask))
     return made
 
 
 async def waits(client: Client, chat_id: str) -> str:
     """The id of what waits there, once it does."""
+    return (await waits_for(client, chat_id, 1))[0]
+
+
+async def waits_for(client: Client, chat_id: str, count: int) -> list[str]:
+    """The ids of so many requests, once they wait there."""
     while True:
-        found = await client.pending(chat_id)
-        if found:
-            return found[0].id
+        pending = await client.pending(chat_id)
+        if len(pending) >= count:
+            return [request.id for request in pending]
         await asyncio.sleep(0.01)
 
 
@@ -278,6 +285,36 @@ async def test_a_chat_that_waits_holds_its_conversation(
             assert (await client.result(id)).text == "Done."
         assert ran == ["a"]
         assert await store.pending() == ()
+        assert (await other.chat("Hi.", conversation="talk")).text == "Hello."
+
+
+@pytest.mark.parametrize("end", ["answered", "one by one", "aborted"])
+@pytest.mark.parametrize("told", ["hook", "rule", "nobody"])
+async def test_a_chat_with_two_questions_leaves_its_conversation_free(
+    tmp_path: Path, engine: Engine, client: Client, end: str, told: str
+) -> None:
+    """What is told of one answer takes a while, in which the other one comes."""
+    ran: list[str] = []
+    async with SQLStore(f"sqlite:///{tmp_path}/chats.db") as store:
+        both = [call("delete", path="a"), call("delete", path="b")]
+        agent = asking(ran, both, "Done.", store=store)
+        if told == "hook":
+            agent.add_hook("onApproval", lambda ctx: asyncio.sleep(0.01))
+        rule = Rule("delete") if told == "rule" else None
+        async with engine.worker(agent):
+            id = await client.start("Delete both.", conversation="talk")
+            answers = dict.fromkeys(await waits_for(client, id, 2), Approve(remember=rule))
+            if end == "aborted":
+                assert await client.abort(id)
+                with pytest.raises(ChatAbortedError):
+                    await client.result(id)
+            else:
+                for part in [answers] if end == "answered" else [{k: answers[k]} for k in answers]:
+                    await client.answer(id, part)
+                assert (await client.result(id)).text == "Done."
+        assert sorted(ran) == ([] if end == "aborted" else ["a", "b"])
+        assert await store.pending() == ()
+        other = Agent(ScriptedModel("Hello."), store=store)
         assert (await other.chat("Hi.", conversation="talk")).text == "Hello."
 
 

@@ -496,6 +496,29 @@ async def test_a_tool_that_stops_the_chat_reports_and_sets_state(path):
     assert RUNS == ["leave"]
 
 
+@pytest.mark.parametrize("fault", ["raises", "does not fit"])
+async def test_an_answer_that_fails_a_tool_fails_it_in_a_replay_too(path, fault):
+    def approver(request, run):
+        if fault == "raises":
+            raise OSError("no terminal")
+        return Approve(arguments={"name": 3})
+
+    @tool
+    async def ask(run: Run) -> str:
+        """Ask."""
+        schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+        return str(await run.ask("Who?", schema))
+
+    results = []
+    for _ in range(2):
+        agent = Agent(ScriptedModel(call("ask"), "Then not."), tools=[ask], approver=approver)
+        with cassette(path) as tape:
+            response = await agent.chat("Go.", hooks=tape.hooks)
+        results.append([message.text for message in response.tool_results])
+    assert results[0] == results[1]
+    assert ("OSError" if fault == "raises" else "ApprovalError") in results[0][0]
+
+
 async def test_a_question_of_a_tool_is_asked_again(path):
     @tool
     async def choose(run: Run) -> str:

@@ -13,7 +13,7 @@ import pytest
 from tests._listening import listening
 
 import hookline
-from hookline import Agent, Ask, MemoryStore, Run, tool
+from hookline import Agent, Approve, Ask, Deny, MemoryStore, Run, Text, tool
 from hookline.errors import UsageError
 from hookline.mcp import AgentApp, MCPServer, connect, serve
 from hookline.mcp._server.serve import _Served
@@ -28,7 +28,7 @@ MODES = pytest.mark.parametrize("mode", ["auto", "legacy"], ids=["modern", "hand
 class Bank:
     """An agent that pays, once somebody has said so."""
 
-    def __init__(self, *turns: Any, store: Any = None) -> None:
+    def __init__(self, *turns: Any, store: Any = None, approver: Any = None) -> None:
         self.paid: list[int] = []
         self.slow = asyncio.Event()
         self.ended: list[str] = []
@@ -53,7 +53,7 @@ class Bank:
 
         self.model = ScriptedModel(*turns)
         self.agent: Agent[Any] = Agent(
-            self.model, tools=[pay, wait, name], name="bank", store=store
+            self.model, tools=[pay, wait, name], name="bank", store=store, approver=approver
         )
         self.agent.add_hook("preToolCall", lambda ctx: Ask("May it pay?"), tools=["pay"])
         self.over = asyncio.Event()
@@ -138,12 +138,58 @@ async def test_a_call_that_needs_an_approval_is_put_to_the_clients_user(
     assert asked == ([] if answer is None else ['May it pay?\npay {"amount": 7}'])
 
 
+@MODES
+@pytest.mark.parametrize("answer", [YES, None], ids=["asks", "cannot-ask"])
+@pytest.mark.parametrize("approves", [True, False], ids=["approves", "denies"])
+async def test_an_agents_own_approver_decides_instead_of_the_clients_user(
+    mode: str, answer: Any, approves: bool
+) -> None:
+    decision = Approve() if approves else Deny("no")
+    bank = Bank(call("pay", amount=7), "Said.", approver=lambda request, run: decision)
+    async with client_of(bank, mode, answer=answer) as (client, asked):
+        await client.call_tool("chat", {"message": "pay"})
+    assert bank.paid == ([7] if approves else [])
+    assert asked == []
+
+
+@MODES
+async def test_a_text_that_a_hook_withdraws_is_not_sent_as_progress(mode: str) -> None:
+    bank = Bank("the secret")
+    bank.agent.add_hook("onResponse", lambda ctx: ctx.response.replace(parts=(Text("nothing"),)))
+    shown: list[str | None] = []
+
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        shown.append(message)
+
+    async with client_of(bank, mode) as (client, _):
+        result = await client.call_tool("chat", {"message": "hi"}, progress_callback=progress)
+    assert (text(result), shown) == ("nothing", ["nothing"])
+
+
 async def test_a_tools_question_is_put_to_a_client_that_can_be_asked() -> None:
     answer = types.ElicitResult(action="accept", content={"name": "Ada"})
     bank = Bank(call("name"), "Hello.")
     async with client_of(bank, "legacy", answer=answer) as (client, asked):
         await client.call_tool("chat", {"message": "hi"})
     assert asked == ["Who?"]
+
+
+@MODES
+async def test_a_call_that_a_client_must_run_is_an_error_and_no_empty_answer(mode: str) -> None:
+    bank = Bank(call("pick"), "Then not.", store=MemoryStore())
+
+    @tool(client=True)
+    def pick() -> None:
+        """Pick a file in the browser."""
+
+    bank.agent = Agent(bank.model, tools=[pick], store=bank.agent.store)
+    arguments = {"message": "hi", "conversation": "a"}
+    async with client_of(bank, mode) as (client, _):
+        first = await client.call_tool("chat", arguments)
+        second = await client.call_tool("chat", arguments)
+    assert first.is_error
+    assert "a tool that its client runs" in text(first)
+    assert (text(second), second.is_error) == ("Then not.", False)
 
 
 @MODES

@@ -14,10 +14,15 @@ from tests._wires import KEY, WIRES
 from tests.hostile_peers import BLOCK, MEMORY, MIB, PRESETS, Peer, cases, model_at, play
 
 from hookline import Agent
-from hookline.errors import BadRequestError, IdleTimeoutError, ModelError
+from hookline.errors import (
+    BadRequestError,
+    IdleTimeoutError,
+    MalformedStreamError,
+    ModelError,
+)
 from hookline.mcp import MCPServer, connect
-from hookline.providers._adapter.http import MAX_VALUES, PIECE, Messages, hooks
-from hookline.providers._adapter.sse import EventTooLarge
+from hookline.providers._adapter.http import MAX_ERROR, MAX_VALUES, PIECE, Messages, hooks
+from hookline.providers._adapter.sse import MAX_EVENT, EventTooLarge
 from hookline.providers._adapter.streaming import parse_json
 from hookline.providers.kit import server_sent_events
 from hookline.testing import ScriptedModel
@@ -184,6 +189,32 @@ def test_an_event_of_too_many_values_is_refused_before_it_is_parsed() -> None:
     data = b"[" + b"[]," * MAX_VALUES + b"1]"
     with pytest.raises(EventTooLarge, match="JSON values"):
         parse_json(data)
+
+
+@each_wire
+async def test_an_event_that_is_too_large_is_an_error_that_is_not_retryable(kind: Any) -> None:
+    error = await failing(kind, Peer("bomb: event", MAX_EVENT + MIB))
+    assert (type(error), error.retryable) == (MalformedStreamError, False), error
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+async def test_of_an_error_no_more_than_the_limit_is_read(library: Any) -> None:
+    sent = 0
+
+    async def body() -> AsyncIterator[bytes]:
+        nonlocal sent
+        while sent < 4 * MIB:
+            sent += PIECE
+            yield b"x" * PIECE
+
+    def answer(request: Any) -> Any:
+        return library.Response(500, content=body())
+
+    transport = library.MockTransport(answer)
+    async with library.AsyncClient(transport=transport, event_hooks=hooks()) as http:
+        response = await http.get("https://api.test/")
+    assert len(response.content) == MAX_ERROR
+    assert sent <= MAX_ERROR + PIECE
 
 
 def test_messages_are_counted_one_by_one_wherever_the_pieces_of_a_stream_end() -> None:

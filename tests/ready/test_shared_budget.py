@@ -12,7 +12,7 @@ from tests import _recording as recording
 
 from hookline import Agent, Approve, Conversation, MemoryStore, ModelResponse, Run, Usage, tool
 from hookline.errors import ChatAbortedError, OverloadedError, StoreError, UsageError
-from hookline.hooks import Ledger, approve, budget, cache, fallback, retry
+from hookline.hooks import Ledger, approve, budget, cache, fallback, retry, summarize
 from hookline.models import Rates
 from hookline.stores import SQLStore
 from hookline.testing import ScriptedModel, Turn, call
@@ -129,6 +129,22 @@ async def test_the_calls_of_sub_agents_count() -> None:
     mum: Agent[str] = Agent(model, tools=[kid.as_tool()], hooks=shared(ledger, 99, per=year))
     await mum.chat("Hi", deps="acme")
     assert await total(ledger) == 12
+
+
+@pytest.mark.parametrize(("by", "cost"), [("own", 4), ("small", 4), ("big", 13)])
+async def test_the_summaries_of_summarize_count(by: str, cost: int) -> None:
+    """Three answers and a summary, while the hooks of two agents count."""
+    ledger, talk = MemoryStore(), Conversation()
+    billing: Agent[str] = Agent(answering(), name="billing", hooks=shared(ledger, 99, per=year))
+    writer = None if by == "own" else answering(name=by)
+    short = summarize(4, by=writer, count=lambda message: 1, keep=1)
+    hooks = [*short, *shared(ledger, 99, per=year)]
+    model = answering("One.", call("transfer_to_billing"))
+    agent: Agent[str] = Agent(model, hooks=hooks)
+    agent.handoffs(billing)
+    await agent.chat("1", conversation=talk, deps="acme")
+    response = await agent.chat("2", conversation=talk, deps="acme")
+    assert (response.text, await total(ledger)) == ("Hello.", cost)
 
 
 async def test_a_request_that_fails_costs_nothing() -> None:

@@ -2,6 +2,7 @@
 
 import logging
 
+import msgspec
 import pytest
 from tests._otlp import pipeline
 from tests._recording import USAGE, Model, ask, live
@@ -115,7 +116,7 @@ async def test_calls_and_results_are_never_parted():
 async def test_its_tokens_count_and_are_told():
     used = Usage(input_tokens=90, output_tokens=10)
     model = ScriptedModel("A0", "A1", "never")
-    writer = ScriptedModel(Turn(text="So far.", usage=used))
+    writer = ScriptedModel(Turn(text="So far.", usage=used), name="writer")
     hooks = [budget(tokens=10**6), summarize(2, by=writer, count=lambda m: 1, keep=1)]
     agent = Agent(model, hooks=hooks)
     conversation = Conversation()
@@ -123,7 +124,8 @@ async def test_its_tokens_count_and_are_told():
     events = await collect(agent.chat_stream("1", conversation=conversation))
     assert events[-1].response.usage.total_tokens >= 100
     (told,) = [event for event in events if isinstance(event, Status)]
-    assert (told.type, told.data) == ("summarized", {"messages": 2, "tokens": 100})
+    data = {"messages": 2, "tokens": 100, "model": "writer", "usage": msgspec.to_builtins(used)}
+    assert (told.type, told.data) == ("summarized", data)
 
 
 @pytest.mark.parametrize("answer", [ModelError("down"), " "], ids=["raises", "says nothing"])

@@ -21,8 +21,10 @@ from hookline.errors import AuthenticationError, StoreError
 from hookline.storage import RULES, Rule, list_rules
 from hookline.testing import ScriptedModel, Turn, call
 from hookline.web import Caps, OnClientAttached, OnClientDetached, OnFeedback, Page
+from hookline.web._page import timelines
 from hookline.web._page.markdown import LANGUAGES, LINES, MOST, MOST_CODE, TAGS, blocks
 from hookline.web._page.timelines import BYTES
+from hookline.web._site import conversations
 from hookline.web._site.conversations import conversation_key
 from hookline.web._site.markdown import BYTES as TEXT_BYTES
 from hookline.web._site.markdown import OWN_REQUESTS, REQUESTS, TEXTS
@@ -118,6 +120,24 @@ async def test_titles_and_messages_are_searched() -> None:
         for words, found in (("apple", ["a"]), ("plums", ["b"]), ("of", ["b", "a"]), ("x", [])):
             answer = (await http.get("/conversations", params={"search": words})).json()
             assert [each["id"] for each in answer["conversations"]] == found
+
+
+async def test_the_latest_conversations_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversations, "SEARCHED", 2)
+    async with direct(Agent(ScriptedModel("One.", "Two.", "Three."))) as (_, http):
+        for id in ("a", "b", "c"):
+            await said(http, id, "Plums?")
+        answer = (await http.get("/conversations", params={"search": "plums"})).json()
+    assert [entry["id"] for entry in answer["conversations"]] == ["c", "b"]
+
+
+async def test_the_latest_runs_of_a_timeline_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timelines, "RUNS", 2)
+    async with direct(Agent(ScriptedModel("One.", "Two.", "Three.")), page=True) as (_, http):
+        for text in ("1", "2", "3"):
+            await said(http, "a", text)
+        runs = (await http.get("/page/a/timeline")).json()["runs"]
+    assert len(runs) == 2
 
 
 async def test_feedback_is_about_an_answer_of_the_conversation() -> None:

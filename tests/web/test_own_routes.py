@@ -20,9 +20,9 @@ from starlette.routing import Route
 from tests.web import _check_ai_sdk as ai_sdk
 from tests.web._server import LOCAL, direct
 from tests.web._sse import read
-from tests.web.test_site import answer_of, asked, asking, native, request_of
+from tests.web.test_site import Gate, answer_of, asked, asking, native, request_of
 
-from hookline import Agent, Approve, Deny, MemoryStore
+from hookline import Agent, Approve, Deny, MemoryStore, Text, UserMessage
 from hookline.errors import (
     ApprovalError,
     ConversationBusyError,
@@ -37,7 +37,7 @@ from hookline.events import ChatStarted
 from hookline.hooks import allow_tools
 from hookline.points import OnChatStart, PreChat
 from hookline.stores import SQLStore
-from hookline.testing import ScriptedModel
+from hookline.testing import ScriptedModel, Turn
 from hookline.web import (
     Refused,
     Runs,
@@ -100,6 +100,25 @@ async def test_a_client_of_an_own_route_reads_on_after_a_frame_also_after_the_en
     assert last.status_code == 204
     other = await desk.http.get("/stream", headers={"last-event-id": "ffffffffffff-1"})
     assert other.status_code == 204
+
+
+async def test_a_program_sends_a_message_into_the_answer_of_an_own_route() -> None:
+    gate = Gate()
+    model = ScriptedModel(Turn("One.", delay=gate), "Two.")
+    desk = Desk(Agent(model), MemoryStore())
+    assert desk.runs.send(STORED, UserMessage(parts=(Text("Early."),))) is None
+    posted = asyncio.create_task(desk.http.post("/chat", json={"message": "hi"}))
+    await gate.reached.wait()
+    queued = desk.runs.send(STORED, UserMessage(parts=(Text("And?"),)), when="idle")
+    assert queued is not None
+    assert queued.refused is None
+    gate.open.set()
+    await posted
+    talk = await desk.store.open(STORED)
+    assert [message.text for message in talk.messages] == ["hi", "One.", "And?", "Two."]
+    assert talk.messages[2].id == queued.id
+    late = desk.runs.send(STORED, UserMessage(parts=(Text("Late."),)))
+    assert late is None or late.refused
 
 
 async def test_what_runs_is_read_on_after_a_frame_and_from_its_start() -> None:

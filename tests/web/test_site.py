@@ -413,7 +413,7 @@ async def test_a_page_that_is_loaded_again_gets_what_was_said_and_replays_the_re
 # ── approvals ───────────────────────────────────────────────────────────────────────────────
 
 
-def asking(*turns: Any) -> tuple[Agent[Any], list[str]]:
+def asking(*turns: Any, **options: Any) -> tuple[Agent[Any], list[str]]:
     """An agent that asks before it pays, and what it has paid."""
     paid: list[str] = []
 
@@ -423,7 +423,7 @@ def asking(*turns: Any) -> tuple[Agent[Any], list[str]]:
         return f"paid {amount} to {to}"
 
     script = turns or ([call("pay", to="Ada", amount=10.0, id="c1")], "That is done.", "Again.")
-    agent = Agent(ScriptedModel(*script), tools=[pay])
+    agent = Agent(ScriptedModel(*script), tools=[pay], **options)
 
     @agent.hook("preToolCall")
     def ask(ctx: PreToolCall) -> Ask:

@@ -17,7 +17,7 @@ from tests.web.test_clients import _after
 from tests.web.test_site import Gate, asking
 from tests.web.test_steering import Work, working
 
-from hookline import Agent, Ask, ModelResponse
+from hookline import Agent, Approve, Ask, ModelResponse
 from hookline.events import MessageAdded, MessageQueued
 from hookline.points import OnChatAbort, OnResponse
 from hookline.testing import ScriptedModel, Turn, call
@@ -258,6 +258,21 @@ async def test_a_question_has_its_details_whose_hidden_marks_are_shown_as_number
     assert [request["details"] for request in seen["pending"]] == [[details, None]]
     [shown_details] = seen["details"]
     assert r"+new\u{202e}" in shown_details
+
+
+@pytest.mark.parametrize("reloaded", [True, False])
+async def test_a_question_that_somebody_else_has_answered_is_not_shown(reloaded: bool) -> None:
+    gate = Gate()
+    turns = [call("pay", to="Ada", amount=1.0)], Turn("That ", "is done.", delay=_after(gate, 1))
+    agent, paid = asking(*turns, approver=lambda request, run: Approve())
+    async with site_of(agent, on_disconnect="detach") as (_, url):
+        script = [{"until": "That "}, {"close": True}]
+        seen = await chat(url, [{"begin": "pay"}, *script])
+        if reloaded:
+            seen = await chat(url, [{"loading": True}, *script])
+        gate.open.set()
+    assert "approval_requested" in [frame["event"] for frame in seen["frames"]]
+    assert (seen["running"], seen["pending"], paid) == (True, [], ["Ada"])
 
 
 async def test_arguments_can_be_edited() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from hookline import Agent, Approve, Conversation, ToolCall
 from hookline.errors import UsageError
-from hookline.testing import ScriptedModel
+from hookline.testing import ScriptedModel, call
 from hookline.workspace import Rules, Workspaces
 
 
@@ -87,3 +87,14 @@ async def test_a_key_is_a_text(base, key):
 def test_options_that_cannot_be_are_refused(base, options):
     with pytest.raises(UsageError):
         Workspaces(base / "all", **options)
+
+
+async def test_a_sub_agent_works_in_the_folder_of_its_conversation(base):
+    workspaces = Workspaces(base / "all", mode="edits")
+    for options in ({"conversation": Conversation()}, {}):
+        write = call("write", path="a.txt", text="of the child")
+        child = Agent(ScriptedModel(write, "done"), name="child", plugins=[workspaces])
+        model = ScriptedModel(call("child", input="go"), call("read", path="a.txt"), "done")
+        parent = Agent(model, tools=[child.as_tool()], plugins=[workspaces])
+        _, result = (await parent.chat("go", **options)).tool_results
+        assert "of the child" in result.text

@@ -352,6 +352,8 @@ function next(state: ChatState, frame: Frame): ChatState {
     }
     case "approval_requested":
       return { ...state, pending: [...state.pending, frame.request] };
+    case "tool_call_finished": // answered by somebody else
+      return { ...state, pending: state.pending.filter(({ call }) => call.id !== frame.call_id) };
     case "chat_done": {
       const { pending, client_calls: calls } = frame.response;
       return { ...ended(state, "The answer has ended."), pending, calls };

@@ -29,6 +29,8 @@ class ChatPort(Protocol):
     @property
     def parent_chat_id(self) -> str | None: ...
     @property
+    def parent(self) -> ChatPort | None: ...
+    @property
     def path(self) -> tuple[str, ...]: ...
     @property
     def deps(self) -> Any: ...
@@ -108,6 +110,12 @@ class Run(msgspec.Struct, Generic[D], frozen=True, eq=False, weakref=True):
     def parent_chat_id(self) -> str | None:
         """The id of the parent chat; None if this is not the chat of a sub-agent."""
         return self._chat.parent_chat_id
+
+    @property
+    def parent(self) -> Run[Any] | None:
+        """The run of the parent chat; None if this is not the chat of a sub-agent."""
+        parent = self._chat.parent
+        return None if parent is None else Run(parent)
 
     @property
     def path(self) -> tuple[str, ...]:

@@ -125,7 +125,9 @@ async def ask_later(chat: Chat, iteration: int, key: Key, request: ApprovalReque
     try:
         return await chat.runtime.wait(key, request, partial(_hold, chat, iteration))
     finally:  # the conversation no longer holds this question, whatever became of it
-        _note_questions(chat, iteration, but=request)
+        if chat.making.batch is not None:
+            chat.making.batch.answered.add(request.id)
+        _note_questions(chat, iteration)
 
 
 async def _hold(chat: Chat, iteration: int) -> None:
@@ -144,9 +146,11 @@ def _open_requests(run: CallRun) -> Iterator[ApprovalRequest]:
                 yield request
 
 
-def _note_questions(chat: Chat, iteration: int, but: ApprovalRequest | None = None) -> None:
-    runs: list[CallRun] = [] if chat.making.batch is None else chat.making.batch.runs
-    requests = [item for run in runs for item in _open_requests(run) if item is not but]
+def _note_questions(chat: Chat, iteration: int) -> None:
+    requests: list[ApprovalRequest] = []
+    if (batch := chat.making.batch) is not None:
+        waiting = [request for run in batch.runs for request in _open_requests(run)]
+        requests = [request for request in waiting if request.id not in batch.answered]
     step = PendingStep(
         chat_id=chat.chat_id, iteration=iteration, requests=tuple(requests), locked=True
     )

@@ -96,6 +96,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
     stopping: bool = False  # after a Stop: no further handler starts
     place: int = 0  # all calls before this place are written or parked
     overtaken: bool = False  # one of these is parked, so later results are out of order
+    answered: set[str] = msgspec.field(default_factory=set[str])  # requests, by a later answer
 
     def find(self, call_id: str) -> ToolCall | None:
         """The call with that id, as hooks have left it."""

@@ -292,9 +292,14 @@ class Chat:
         return self.input.deps
 
     @property
-    def parent_chat_id(self) -> str | None:
+    def parent(self) -> Chat | None:
+        """The chat whose tool call this sub-agent answers."""
         parent: Chat | None = self.input.parent
-        return None if parent is None else parent.chat_id
+        return parent
+
+    @property
+    def parent_chat_id(self) -> str | None:
+        return None if self.parent is None else self.parent.chat_id
 
     @property
     def keeps(self) -> bool:
@@ -310,8 +315,8 @@ class Chat:
     def root(self) -> Chat:
         """The chat that the user has begun: itself, or the chat above all its parents."""
         chat = self
-        while chat.input.parent is not None:
-            chat = chat.input.parent
+        while chat.parent is not None:
+            chat = chat.parent
         return chat
 
     @property

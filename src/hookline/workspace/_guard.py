@@ -8,10 +8,10 @@ immediately before the tool begins, if approvers or wrappers have changed the ca
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
-from hookline import Ask, Deny, HookDef, ToolFailure, define_hook
+from hookline import Ask, Deny, HookDef, Tool, ToolFailure, define_hook
 from hookline.errors import ToolArgumentsError, ToolCallError, ToolDenied
 from hookline.points import PreToolCall
 from hookline.workspace._commands.rules import Rules, Verdict, is_rule
@@ -30,10 +30,27 @@ _WRITES: Final = ("write", "edit")
 _Answer = Ask | Deny | ToolFailure | None
 
 
+class OwnTools:
+    """The tools of one workspace. A sub-agent may have other tools with the same names."""
+
+    def __init__(self, tools: Mapping[str, Tool[Any, Any]]) -> None:
+        self._tools = tools
+        for tool in tools.values():
+            function: Any = tool.fn
+            function.workspace = self
+
+    def original(self, tool: Tool[Any, Any]) -> Tool[Any, Any] | None:
+        """Return the workspace's tool that this is, or of which it is a copy; None for others."""
+        own = self._tools.get(tool.name)
+        is_of_another = getattr(tool.fn, "workspace", self) is not self
+        return None if own is None or is_of_another or tool.parameters != own.parameters else own
+
+
 class Guard:
     """Decides about the calls of a workspace's tools."""
 
-    def __init__(self, access: Access, commands: Commands, mode: Mode) -> None:
+    def __init__(self, access: Access, commands: Commands, mode: Mode, own: OwnTools) -> None:
+        self._own = own
         self._access = access
         self._commands = commands
         self._mode: Mode = mode
@@ -51,8 +68,11 @@ class Guard:
 
     async def decide(self, ctx: PreToolCall[Any]) -> _Answer:
         """Refuse the call, ask about it, or let it run."""
+        tool = self._own.original(ctx.tool)
+        if tool is None:
+            return None
         try:
-            arguments = ctx.tool.bind(dict(ctx.call.arguments))
+            arguments = tool.bind(dict(ctx.call.arguments))
         except ToolArgumentsError:
             return None  # the call does not run
         name = ctx.call.name
@@ -64,7 +84,7 @@ class Guard:
             if name == "bash":
                 return await self._command(arguments)
             if name in _WRITES:
-                return await self._change(ctx, names)
+                return await self._change(ctx, arguments, names)
             if name in _READS:
                 return _answer(self._access.rules.for_paths("read", names), name, names)
             return _answer(self._access.rules.for_tool(name), name, names)
@@ -123,7 +143,9 @@ class Guard:
         details = {"kind": "command", "text": line, "cwd": cwd, "confined": confines}
         return Ask(f"Run this command {place}?", details=details)
 
-    async def _change(self, ctx: PreToolCall[Any], names: tuple[str, ...]) -> _Answer:
+    async def _change(
+        self, ctx: PreToolCall[Any], arguments: dict[str, Any], names: tuple[str, ...]
+    ) -> _Answer:
         verdict = self._access.rules.for_paths("edit", names)
         if verdict is not None and verdict.kind == "deny":
             return Deny(f"{names[-1]!r} must not be changed ({verdict.rule}); leave it as it is")
@@ -132,9 +154,7 @@ class Guard:
             return None
         if ctx.again:  # the question alone matters, and it has been asked
             return Ask(f"Change {names[-1]}?")
-        change = await asyncio.to_thread(
-            plan_call, self._access, ctx.call.name, ctx.tool.bind(dict(ctx.call.arguments))
-        )
+        change = await asyncio.to_thread(plan_call, self._access, ctx.call.name, arguments)
         check(ctx.run, change)
         self._access.may_write(change.path)
         note_asked(ctx.run, change.before)

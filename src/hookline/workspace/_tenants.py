@@ -16,13 +16,18 @@ from typing import Any, Final
 from hookline import Run, Scope, Tool, define_hook
 from hookline.errors import UsageError
 from hookline.points import PreToolCall, check_number
-from hookline.workspace._guard import PRIORITY
+from hookline.workspace._guard import PRIORITY, OwnTools
 from hookline.workspace._tools.offload import offload
 from hookline.workspace._workspace import Workspace
 
 
 def by_conversation(run: Run[Any]) -> str:
-    """Return the id of the conversation, or that of the chat if it has no conversation."""
+    """Return the id of the conversation, or that of the chat if it has no conversation.
+
+    A sub-agent works for the conversation of the root chat.
+    """
+    while run.parent is not None:
+        run = run.parent
     return run.conversation_id or run.chat_id
 
 
@@ -66,6 +71,7 @@ class Workspaces:
         tools = [self._tool(tool) for tool in self._pattern.tools_by_name.values()]
         self.tools_by_name: dict[str, Tool[Any, Any]] = {tool.name: tool for tool in tools}
         """The tools, by their names."""
+        self._own = OwnTools(self.tools_by_name)
         self.hooks = (
             define_hook(
                 "preToolCall",
@@ -157,6 +163,8 @@ class Workspaces:
         )
 
     async def _decide(self, ctx: PreToolCall[Any]) -> Any:
+        if self._own.original(ctx.tool) is None:
+            return None
         async with self._use(ctx.run) as workspace:
             own = workspace.tools_by_name[ctx.call.name]
             return await workspace.decide(ctx.replace(tool=own))

@@ -32,6 +32,7 @@ from hookline import (
 from hookline.errors import UsageError
 from hookline.hooks._common import Hooks
 from hookline.hooks._context.window import Count, rough_tokens, with_summary
+from hookline.models import model_name
 from hookline.points import Compaction, Guide, PreRequest
 
 KEY: Final = "hookline.summary"
@@ -111,11 +112,13 @@ async def _summary(
     run: Run[Any], request: ModelRequest, by: Agent[Any] | Model | None, prompt: str
 ) -> str | None:
     """Summarize the messages of this request; None if that fails."""
+    model = request.model
     try:
         if by is None:
             response = await _continued(run, request, prompt)
         else:
             agent = by if isinstance(by, Agent) else Agent(by, name=NAME, system=prompt)
+            model = agent.model
             response = await agent.chat("\n\n".join(map(_line, request.messages)), deps=run.deps)
     except Exception as exc:
         _logger.warning("a summary failed (%s): the whole history is sent", type(exc).__name__)
@@ -124,8 +127,10 @@ async def _summary(
     if response.stop_reason is not None or not response.text.strip():
         _logger.warning("a summary has no text: the whole history is sent")
         return None
-    data = {"messages": len(request.messages), "tokens": response.usage.total_tokens}
-    await run.status("summarized", data)
+    usage = response.usage
+    data = {"messages": len(request.messages), "tokens": usage.total_tokens}
+    more = {"model": model_name(model), "usage": msgspec.to_builtins(usage)}
+    await run.status("summarized", {**data, **more})
     return response.text
 
 

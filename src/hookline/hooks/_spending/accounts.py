@@ -19,7 +19,7 @@ from hookline import ModelRequest, ModelResponse, Proceed, Run, Stop, Usage
 from hookline.errors import UsageError
 from hookline.hooks._context.window import rough_tokens
 from hookline.models import PriceFunction, model_name
-from hookline.points import AroundRequest, OnChatEnd, OnResponse, PreRequest
+from hookline.points import AroundRequest, OnChatEnd, OnResponse, OnStatus, PreRequest
 
 Period: TypeAlias = Literal["hour", "day", "month", "year"] | Callable[[], str]
 """A period of UTC time, or a function that returns the name of the current period."""
@@ -28,6 +28,7 @@ By: TypeAlias = Callable[[Run[Any]], str]
 
 _FORMATS: Final = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "month": "%Y-%m", "year": "%Y"}
 _KEY: Final = "hookline.spending"
+_SUMMARIES: Final = "hookline.summaries"
 _ANSWER: Final = 1_000  # tokens of an answer, for the estimate, without `Settings.max_tokens`
 
 
@@ -80,7 +81,7 @@ class Spending:
         last = self._read(ctx.run, owner)
         if last is not None and last.phase == "open":
             return None  # reserved by a hook of another agent
-        account, amount = f"{self._period()} {owner}".strip(), self._estimate(ctx.request)
+        account, amount = self._account(owner), self._estimate(ctx.request)
         if await self._ledger.spend(account, amount, limit=self._limit) is None:
             return self._stop
         self._write(ctx.run, owner, _Reservation(account, amount))
@@ -130,6 +131,19 @@ class Spending:
             self._settle(run, owner, mine)
             await self._ledger.spend(mine.account, -mine.amount)
 
+    async def summarized(self, ctx: OnStatus[Any]) -> None:
+        """Add the cost of a model call that `summarize` has made."""
+        if ctx.type != "summarized" or ctx.call is not None:
+            return
+        run, owner = ctx.run, self._owner(ctx.run)
+        name, tokens = self._name(owner), run.usage.total_tokens  # more with each summary
+        counted = run.state.get(_SUMMARIES, {})
+        if counted.get(name) == tokens:
+            return  # counted by a hook of another agent
+        run.state[_SUMMARIES] = {**counted, name: tokens}
+        usage = msgspec.convert(ctx.data["usage"], Usage)
+        await self._ledger.spend(self._account(owner), self._cost(usage, ctx.data["model"]))
+
     # ── amounts ─────────────────────────────────────────────────────────────────────────────
 
     def _estimate(self, request: ModelRequest) -> float:
@@ -156,6 +170,9 @@ class Spending:
                 "characters"
             )
         return owner
+
+    def _account(self, owner: str) -> str:
+        return f"{self._period()} {owner}".strip()
 
     def _period(self) -> str:
         if self._per is None or callable(self._per):

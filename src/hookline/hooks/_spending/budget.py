@@ -98,14 +98,13 @@ def budget(
             raise UsageError(
                 f"by=, per= and ledger= need a limit, and cost={cost!r}; pass cost= too"
             )
-        text = "cost limit reached" if say is True else say or None
-        spending = Spending(
-            cost, rate, ledger or MemoryStore(), by=by, per=per, stop=Stop(COST, text)
-        )
+        stop = Stop(COST, "cost limit reached" if say is True else say or None)
+        spending = Spending(cost, rate, ledger or MemoryStore(), by=by, per=per, stop=stop)
         hooks += (
             add("preRequest", spending.reserve, priority=LAST),
             add("aroundRequest", spending.call, priority=LAST),
             add("onResponse", spending.give_back_unused, priority=GUARD),
+            add("onStatus", spending.summarized),
             add("onChatEnd", spending.end),
         )
     if finish_reasons:

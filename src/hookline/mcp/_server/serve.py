@@ -3,27 +3,35 @@
 The answer is the tool's result; pieces of it are sent as progress while it is written. If a client
 cancels its request, the chat is aborted. A conversation that a client names is kept in the agent's
 store, under the name of the logged-in user: no client can reach another user's conversation. A call
-that needs an approval is presented to the client's user. If the client can be asked during a call,
-it is asked; otherwise the tool's result contains the question, and the client's next request
-contains the answer. If the client cannot ask its user at all, such calls are denied.
+that needs an approval is presented to the client's user, unless the agent has an approver. If the
+client can be asked during a call, it is asked; otherwise the tool's result contains the question,
+and the client's next request contains the answer. If the client cannot ask its user at all, such
+calls are denied.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from logging import getLogger
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote
 
-from hookline import Agent, ApprovalRequest, Approve, Conversation, Deny, Run, __version__
+from hookline import Agent, ApprovalRequest, Conversation, Run, __version__
 from hookline.errors import ApprovalError, ChatAbortedError, ConversationBusyError, UsageError
-from hookline.events import TextDelta, strict
+from hookline.events import TextDelta
 from hookline.mcp._errors import sdk
 from hookline.mcp._server.application import AgentApp
+from hookline.mcp._server.questions import (
+    APPROVAL,
+    Decision,
+    answers_of,
+    decision_of,
+    nobody,
+    question_text,
+)
 from hookline.mcp._telemetry import measuring, measuring_sessions
 from hookline.points import as_tuple
 
@@ -32,15 +40,13 @@ logger = getLogger("hookline.mcp")
 MAX_MESSAGE: Final = 1024 * 1024  # characters
 MAX_WAITING: Final = 1_000  # most conversations with pending questions
 _ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
+_CLIENT_TOOL: Final = (
+    "the agent called a tool that its client runs, and a client of MCP cannot run it; send another "
+    "message"
+)
 _LATE: Final = "these answers are no longer expected; send the message again"
-_APPROVAL: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {"approve": {"type": "boolean", "title": "Approve", "default": False}},
-    "required": ["approve"],
-}
 Principal: TypeAlias = Callable[[Any], str]
 """A function of the request that returns the name of its principal."""
-Decision: TypeAlias = Approve | Deny
 
 
 def serve(
@@ -187,14 +193,15 @@ class _Served:
         who = quote(self._principal(ctx), safe="")
         live = ctx.session.can_send_request and self._can_ask(ctx)
         later = not ctx.session.can_send_request and self._can_ask(ctx)
-        approver = self._asker(ctx) if live else None if later else _nobody
-        answers = _answers(params)
+        options: dict[str, Any] = {"release": self._release()}
+        if self._agent.approver is None and not later:
+            options["approver"] = self._asker(ctx) if live else nobody
+        answers = answers_of(params)
         if answers is not None:
             target: Any = self._waiting_conversation(who, params.request_state, conversation)
-            stream = self._agent.resume_stream(target, answers)
+            stream = self._agent.resume_stream(target, answers, **options)
         else:
             target = Conversation() if conversation is None else _id(who, conversation)
-            options: Any = {} if approver is None else {"approver": approver}
             stream = self._agent.chat_stream(message, conversation=target, **options)
         count = 0
         async with stream:
@@ -205,8 +212,15 @@ class _Served:
         response = stream.response
         if response.pending and later:
             return self._questions(who, target, response.pending)
+        if response.client_calls:
+            return self._error(_CLIENT_TOOL)
         text = self._types.TextContent(type="text", text=response.text)
         return self._types.CallToolResult(content=[text])
+
+    def _release(self) -> Literal["live", "response"]:
+        """Return "live", unless hooks may withdraw a text: a client cannot remove progress."""
+        hooks = (*self._agent.hooks("onResponse"), *self._agent.hooks("preMessage"))
+        return "live" if all(hook.keeps_deltas for hook in hooks) else "response"
 
     def _can_ask(self, ctx: Any) -> bool:
         capabilities = ctx.session.client_capabilities
@@ -214,11 +228,11 @@ class _Served:
 
     def _asker(self, ctx: Any) -> Callable[[ApprovalRequest, Run[Any]], Any]:
         async def ask(request: ApprovalRequest, run: Run[Any]) -> Decision:
-            schema = _APPROVAL if request.schema is None else dict(request.schema)
+            schema = APPROVAL if request.schema is None else dict(request.schema)
             reply = await ctx.session.elicit_form(
-                _question_text(request), schema, related_request_id=ctx.request_id
+                question_text(request), schema, related_request_id=ctx.request_id
             )
-            return _decision(reply, form=request.schema is not None)
+            return decision_of(reply, form=request.schema is not None)
 
         return ask
 
@@ -238,7 +252,7 @@ class _Served:
         questions = {
             request.id: types.ElicitRequest(
                 params=types.ElicitRequestFormParams(
-                    message=_question_text(request), requested_schema=_APPROVAL
+                    message=question_text(request), requested_schema=APPROVAL
                 )
             )
             for request in pending
@@ -281,39 +295,6 @@ async def _in_task(work: Any) -> Any:
         if not task.cancelled():
             task.exception()  # mark the exception as retrieved
         raise
-
-
-def _answers(params: Any) -> dict[str, Decision] | None:
-    responses = params.input_responses
-    if not responses:
-        return None
-    return {id: _decision(response) for id, response in responses.items()}
-
-
-def _decision(response: Any, *, form: bool = False) -> Decision:
-    """Read the client's answer: an approval only if its user said so, otherwise a denial."""
-    content: Mapping[str, Any] = getattr(response, "content", None) or {}
-    if getattr(response, "action", None) != "accept":
-        return Deny("the user declined")
-    if form:
-        return Approve(arguments=dict(content))
-    return Approve() if content.get("approve") is True else Deny("the user did not approve")
-
-
-def _nobody(request: ApprovalRequest, run: Run[Any]) -> Decision:
-    return Deny("the client cannot ask its user")
-
-
-def _question_text(request: ApprovalRequest) -> str:
-    """Return the question for the client's user, with its details and the complete call."""
-    lines = [strict(line) for prompt in request.prompts for line in prompt.split("\n")]
-    for data in filter(None, request.details):
-        text = data.get("text") if data.get("kind") == "diff" else None
-        lines += map(strict, str(text or json.dumps(data, ensure_ascii=False)).strip().split("\n"))
-    if request.schema is None:
-        arguments = json.dumps(request.call.arguments, ensure_ascii=False)
-        lines.append(f"{request.call.name} {strict(arguments)}")
-    return "\n".join(lines)
 
 
 def _id(who: str, conversation: str) -> str:

@@ -27,7 +27,7 @@ from hookline import (
     ToolResult,
     define_hook,
 )
-from hookline.errors import StopChat, ToolDenied
+from hookline.errors import StopChat
 from hookline.points import (
     AroundRequest,
     AroundToolCall,
@@ -272,7 +272,7 @@ class Cassette:
             if "status" in effect:
                 await ctx.run.status(effect["status"], effect.get("data"))
             else:
-                with suppress(ToolDenied):  # the recorded result has the refusal
+                with suppress(Exception):  # the recorded result has the refusal or the error
                     await ctx.run.ask(effect["ask"], effect.get("schema"))
         if not call.ended:
             await lane.wait_for_abort(place)

@@ -22,6 +22,11 @@ from hookline.workspace._tools.outputs import Outputs, clean
 STATUS: Final = 0.2
 """The seconds between two events with the output of a running command."""
 _MAX_STATUS: Final = 4000
+_UNCONFINED: Final = """\
+Run a line of bash in the workspace; returns what it prints, and its exit status.
+
+Every command is a new shell without input. It runs outside of a sandbox."""
+"""The description without a sandbox. An approval that was remembered in a sandbox does not hold."""
 
 
 def bash_tool(
@@ -65,7 +70,13 @@ def bash_tool(
         result = await asyncio.to_thread(outputs.cut, text)
         return "\n".join([part for part in (result.rstrip("\n"), *notes, end) if part])
 
-    return Tool(bash, parallel=False, timeout=float("inf"), enabled=enabled)
+    return Tool(
+        bash,
+        description=None if commands.sandbox.confines else _UNCONFINED,
+        parallel=False,
+        timeout=float("inf"),
+        enabled=enabled,
+    )
 
 
 def _limits(limits: CommandLimits, timeout: float | None) -> CommandLimits:

@@ -39,9 +39,16 @@ def note_asked(run: Run[Any], digest: str) -> None:
 
 
 def only_rules(run: Run[Any]) -> list[str] | None:
-    """Return the rules to which a skill has limited this chat; None if there are none."""
+    """Return the rules to which skills have limited this chat; None if there are none.
+
+    The skills of a chat also limit its sub-agents.
+    """
     rules: Any = _whole(run.state).get("only")
-    return cast("list[str]", rules) if isinstance(rules, list) else None
+    own = cast("list[str]", rules) if isinstance(rules, list) else None
+    above = None if run.parent is None else only_rules(run.parent)
+    if own is None or above is None:
+        return above if own is None else own
+    return [rule for rule in own if rule in above]
 
 
 def note_only(run: Run[Any], rules: list[str]) -> None:
