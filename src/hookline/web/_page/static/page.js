@@ -194,7 +194,7 @@ function showEmpty() {
 async function fill(mine, id) {
   try {
     const path = encodeURIComponent(id);
-    const [{ messages, pending, running: live }, kept] = await Promise.all([
+    const [{ messages, pending, clientCalls, running: live }, kept] = await Promise.all([
       askJson(`native/${path}/messages`),
       askJson(`page/${path}/timeline`).catch(() => ({ runs: [], feedback: {} })),
       met,
@@ -210,7 +210,9 @@ async function fill(mine, id) {
     }
     for (const each of past) if (!each.after && each.ended !== 'done') mine.past(each);
     for (const request of pending ?? []) mine.question(request);
+    for (const call of clientCalls ?? []) mine.clientCall(call);
     mine.commit();
+    if (!live && past.at(-1)?.ended === 'done') mine.sayIfEmpty();
     if (pending?.length) awaitDecision(mine);
     toEnd();
     requestAnimationFrame(toEnd); // once the height of the last messages is known
