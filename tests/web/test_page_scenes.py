@@ -151,6 +151,7 @@ async def test_only_the_last_error_offers_to_try_again(browser: Any) -> None:
         await page.sees("Fine.")
         assert not await page.page.locator(".retry").is_visible()
         await page.assert_sound()
+        await page.sees("Fine.")
         assert not await page.page.locator(".retry").is_visible()
 
 
@@ -172,6 +173,25 @@ async def test_a_call_for_the_application_says_that_it_waits(browser: Any) -> No
             assert "kind: png" in (await page.page.locator("details.call").text_content() or "")
             assert await page.page.locator(".note").count() == 0
             await page.assert_sound()
+
+
+async def test_the_end_is_in_view_whatever_changes_above_it(browser: Any) -> None:
+    long = "A paragraph.\n\n" * 60
+    turns = (long, RuntimeError("out of order"), call("pick_file", kind="png"))
+    async with serving(Agent(ScriptedModel(*turns), tools=[pick_file])) as (_, url):
+        page = await page_of(browser, url)
+        await page.open()
+        for text, sign in ("Go.", "tokens in"), ("Again.", "Try again"), ("Pick.", "waits for"):
+            await page.say(text)
+            await page.sees(sign)
+            await page.page.wait_for_function(
+                "(log => log.scrollHeight - log.scrollTop - log.clientHeight <= 1)"
+                "(document.getElementById('log'))"
+            )
+        await page.page.mouse.move(600, 400)
+        await page.page.mouse.wheel(0, -500)
+        await page.page.locator("#latest").wait_for()  # the reader has left the end
+        await page.assert_sound()
 
 
 async def test_a_call_that_waits_for_an_approval_is_no_empty_answer(browser: Any) -> None:

@@ -241,7 +241,8 @@ def _inline(tokens: list[Any]) -> list[Node]:
             made: list[Node] = _element(opened, children)
         elif token.type == "image":
             address = str(token.attrs.get("src", ""))
-            made = _link(address, [f"🖼 {token.content or address}"]) or [token.content]
+            name = token.content or (address if len(address) < 100 else f"{address[:60]}…")
+            made = _link(address, [f"🖼 {name}"])
         elif token.type == "code_inline":
             made = [["code", {}, token.content]]
         elif token.type == "footnote_mark":
