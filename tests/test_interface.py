@@ -86,10 +86,31 @@ def test_a_change_since_a_release_needs_a_sentence_in_the_changelog(
     check_changelog = interface_script().check_changelog
     (released / "interface.txt").write_text(interface)
     assert check_changelog(released, "v1.0.0") == refused
-    assert ("describe the change in CHANGELOG.md" in capsys.readouterr().out) == refused
+    assert ("name each in CHANGELOG.md" in capsys.readouterr().out) == refused
     changelog = released / "CHANGELOG.md"
-    changelog.write_text(changelog.read_text().replace("]\n\n## [1", "]\n\n- Said.\n\n## [1"))
-    assert check_changelog(released, "v1.0.0") == 0
+    empty = changelog.read_text()
+    for text, still_refused in ("`d` is new.", refused), ("`a(x)`, `b`, `c` are new.", False):
+        changelog.write_text(empty.replace("]\n\n## [1", f"]\n\n{text}\n\n## [1"))
+        assert check_changelog(released, "v1.0.0") == still_refused
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "hookline.Agent.chat(self, text: str) -> Response",
+        "preToolCall interceptor (call) -> Deny",
+        'TextDelta.text: {"type": "string"}',
+        "step/{}/call/{}",
+        "conversations 3: CREATE TABLE hookline_account ( id TEXT )",
+    ],
+    ids=lambda line: line.partition(" ")[0],
+)
+def test_a_changelog_tells_a_change_by_its_name(line: str) -> None:
+    is_told = interface_script().is_told
+    text = "{} is new, see the agent, chat, text, step, conversations and `hookline`."
+    assert not is_told(line, text.format("It"))
+    names = ("Agent.chat", "preToolCall", "TextDelta", "step/{}/call/{}", "hookline_account")
+    assert sum(is_told(line, text.format(f"`{name}`")) for name in names) == 1
 
 
 def test_an_experimental_module_says_so() -> None:

@@ -3,7 +3,8 @@
     scripts/dev/interface.py                   write the file
     scripts/dev/interface.py --check           print the difference, and exit with 1 if there is one
     scripts/dev/interface.py --since v1.0.0    exit with 1 if the interface changed since that tag,
-                                           but the section Unreleased of CHANGELOG.md is empty
+                                           but CHANGELOG.md does not name each change, in
+                                           backquotes under Unreleased
 
 The interface is everything that a program, or its stored data, can depend on: the public names with
 their signatures, the hook points, the JSON of events and messages, the keys of recorded steps, and
@@ -76,14 +77,29 @@ def check_changelog(root: Path, tag: str) -> int:
     shown = subprocess.run(
         ["git", "show", f"{tag}:{NAME}"], cwd=root, capture_output=True, text=True, check=False
     )
-    difference = changes(shown.stdout, (root / NAME).read_text(encoding="utf-8"))
     section = UNRELEASED.search((root / "CHANGELOG.md").read_text(encoding="utf-8"))
-    if not difference or (section and section[1].strip()):
-        return 0
-    sys.stdout.writelines(difference)
-    print(f"The public interface has changed since {tag}: describe the change in CHANGELOG.md,")
-    print("under Unreleased.")
-    return 1
+    text = section[1] if section else ""
+    untold = [
+        line
+        for line in changes(shown.stdout, (root / NAME).read_text(encoding="utf-8"))
+        if not line.startswith(("---", "+++")) and not is_told(line[1:], text)
+    ]
+    if untold:
+        sys.stdout.writelines(untold)
+        print(f"They have changed since {tag}: name each in CHANGELOG.md, under Unreleased.")
+    return bool(untold)
+
+
+def is_told(line: str, changelog: str) -> bool:
+    """Whether the changelog quotes what a line is about: a name, a class, a module or a table."""
+    quoted = {text.partition("(")[0] for text in re.findall(r"`([^`]+)`", changelog)}
+    subject = re.match(r"[\w.]*", line)
+    path = subject[0].split(".") if subject else []
+    modules = (".".join(path[:end]) for end in range(2, len(path) + 1))
+    tables = re.findall(r"hookline_\w+", line)
+    return bool(
+        quoted & ({line, *path[-2:], ".".join(path[-2:]), *modules, *tables} - {"hookline"})
+    )
 
 
 def interface() -> str:

@@ -1,6 +1,6 @@
 """The agent whose chats are kept as records of each version, and the program that keeps them.
 
-    python -m tests.released._program 0.1    # once, before the version is released
+    python -m tests.released._program 0.1.0    # once, before the version is released
 
 A later version reads these files; never write those of a released version again.
 """

@@ -155,7 +155,7 @@ async def test_no_cut_of_a_text_loses_any_of_it(browser: Any, text: str) -> None
         await page.page.locator("#empty").wait_for()
         await page.page.route("**/page/markdown", hold)
         wanted, wrong = await page.page.evaluate(CUTS, text)
-        assert "<p>" in wanted
+        assert "<p " in wanted
         assert wrong == [], f"{len(wrong)} of {len(text)} cuts differ from {wanted}"
         page.assert_clean()
 

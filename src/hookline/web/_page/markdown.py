@@ -26,7 +26,7 @@ MOST_CODE: Final = 20_000  # most characters of a code block to highlight: its f
 LINES: Final = 40  # lines of a code block in one element: the page lays out only the last one again
 _TAGS: Final = """
     p h1 h2 h3 h4 h5 h6 ul ol li blockquote pre code em strong s a br hr
-    table thead tbody tr th td span
+    table thead tbody tr th td span sup
 """
 TAGS: Final = frozenset(_TAGS.split())
 # Only these are highlighted: the lexers of some rare languages are very slow for some texts.
@@ -37,6 +37,9 @@ _LANGUAGES: Final = """
 """
 LANGUAGES: Final = frozenset(_LANGUAGES.split())
 _HREF: Final = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]+", re.IGNORECASE)
+_BARE: Final = re.compile(r"(?<![\w@])(https?://[^\s<>\"]*[^\s<>\"'.,:;!?()\[\]*])", re.IGNORECASE)
+_TASK: Final = re.compile(r"\[([ xX])\](?=\s)")
+_NOTE: Final = re.compile(r"\[\^([^\s\[\]^]{1,40})\](:?)[ \t]*")
 _MATHS: Final = re.compile(
     r"\$\$.+?\$\$|\$[^\s$](?:[^$\n]*[^\s$\\])?\$(?!\d)|\\\(.+?\\\)|\\\[.+?\\\]", re.DOTALL
 )
@@ -60,6 +63,8 @@ def _reader() -> Any:
     md.inline.ruler.before("escape", "maths", _maths)
     interrupts = ["paragraph", "reference", "blockquote", "list"]
     md.block.ruler.before("fence", "maths_block", _maths_block, {"alt": interrupts})
+    md.block.ruler.before("reference", "footnote", _footnote, {"alt": ["paragraph", "reference"]})
+    md.inline.ruler.before("link", "footnote_mark", _footnote_mark)
     return md
 
 
@@ -104,6 +109,41 @@ def _maths_block(state: Any, first: int, last: int, silent: bool) -> bool:
     return True
 
 
+def _footnote(state: Any, first: int, last: int, silent: bool) -> bool:
+    """Read a footnote: `[^name]: text`, up to an empty line or the next footnote."""
+    match = _NOTE.match(_line_of(state, first))
+    if match is None or not match[2] or state.is_code_block(first):
+        return False
+    if silent:
+        return True
+    end = first + 1
+    while end < last and not state.isEmpty(end) and not _NOTE.match(_line_of(state, end)):
+        end += 1
+    state.env.setdefault("footnotes", set()).add(match[1])
+    text = state.getLines(first, end, state.blkIndent, False)
+    opening = state.push("paragraph_open", "p", 1)
+    opening.attrs["class"] = "footnote"
+    opening.map = [first, end]
+    inline = state.push("inline", "", 0)
+    inline.content = f"[^{match[1]}] {text.lstrip()[match.end() :].strip()}"
+    inline.map = [first, end]
+    inline.children = []
+    state.push("paragraph_close", "p", -1)
+    state.line = end
+    return True
+
+
+def _footnote_mark(state: Any, silent: bool) -> bool:
+    """Read `[^name]` as the mark of a footnote, if there is that footnote."""
+    match = _NOTE.match(state.src, state.pos, state.posMax)
+    if match is None or match[1] not in state.env.get("footnotes", ()):
+        return False
+    if not silent:
+        state.push("footnote_mark", "", 0).content = match[1]
+    state.pos += len(match[1]) + 3
+    return True
+
+
 def _line_of(state: Any, line: int) -> str:
     text: str = state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]]
     return text
@@ -143,7 +183,30 @@ def _element(token: Any, children: list[Any]) -> list[Node]:
     style = str(token.attrs.get("style", ""))
     if token.tag in ("th", "td") and style.startswith("text-align:"):
         attributes["align"] = style.removeprefix("text-align:")
+    if token.attrs.get("class") == "footnote":
+        attributes["class"] = "footnote"
+    if token.tag == "li":
+        children = _task(children)
     return [[token.tag, attributes, *children]] if token.tag in TAGS else children
+
+
+def _task(children: list[Node]) -> list[Node]:
+    """Return the children of an item, with a box in place of a leading `[ ]` or `[x]`."""
+    first = children[0] if children else ""
+    if isinstance(first, list) and first[0] == "p":
+        return [[*first[:2], *_task(first[2:])], *children[1:]]
+    match = _TASK.match(first) if isinstance(first, str) else None
+    if match is None:
+        return children
+    box = ["span", {"class": "open" if match[1] == " " else "checked"}]
+    return [box, str(first)[3:], *children[1:]]
+
+
+def _bare_links(text: str) -> list[Node]:
+    """Return the pieces of a text, with the addresses in it as links."""
+    pieces: list[Node] = list(_BARE.split(text))
+    pieces[1::2] = [["a", {"href": address}, address] for address in pieces[1::2]]
+    return [piece for piece in pieces if piece]
 
 
 def _link(href: str, children: list[Any]) -> list[Node]:
@@ -178,9 +241,14 @@ def _inline(tokens: list[Any]) -> list[Node]:
             made: list[Node] = _element(opened, children)
         elif token.type == "image":
             address = str(token.attrs.get("src", ""))
-            made = _link(address, [f"🖼 {token.content or address}"]) or [token.content]
+            name = token.content or (address if len(address) < 100 else f"{address[:60]}…")
+            made = _link(address, [f"🖼 {name}"])
         elif token.type == "code_inline":
             made = [["code", {}, token.content]]
+        elif token.type == "footnote_mark":
+            made = [["sup", {}, token.content]]
+        elif token.type == "text" and not any(opened and opened.tag == "a" for opened, _ in stack):
+            made = _bare_links(token.content)
         elif token.type == "maths":
             made = [["span", {"class": "maths"}, token.content]]
         elif token.type == "hardbreak":

@@ -75,6 +75,7 @@ export class Card {
   // else decides.
   ask(request, decide) {
     this.request = request;
+    this.waits = true;
     this.element.open = true;
     this.state('waiting', decide ? 'needs your approval' : 'waiting for approval');
     this.question?.remove();
@@ -84,6 +85,16 @@ export class Card {
       decide ? this.answers(request, decide) : make('p', 'quiet', 'Somebody else decides. The decision appears here.'));
     this.question.setAttribute('role', 'group');
     this.question.setAttribute('aria-label', decide ? `Approve ${this.name}?` : `${this.name} waits for approval`);
+    this.element.append(this.question);
+  }
+
+  // The call is for the program that declared its tool, which may be another one than this page.
+  awaitClient() {
+    this.waits = true;
+    this.element.open = true;
+    this.state('waiting', 'waits for a result');
+    this.question?.remove();
+    this.question = make('p', 'quiet', 'This call runs in the application that you use, and waits for its result.');
     this.element.append(this.question);
   }
 

@@ -4,22 +4,25 @@
 import { copyButton, make, seen } from './dom.js';
 
 const TAGS = new Set(('p h1 h2 h3 h4 h5 h6 ul ol li blockquote pre code em strong s a br hr '
-  + 'table thead tbody tr th td span').split(' '));
-const CLASSES = new Set(['c', 'k', 'b', 'f', 's', 'n', 'i', 'd', 'lines', 'maths']);
+  + 'table thead tbody tr th td span sup').split(' '));
+const CLASSES = new Set(['c', 'k', 'b', 'f', 's', 'n', 'i', 'd', 'lines', 'maths', 'footnote']);
+const BOXES = { open: ['☐', 'to do'], checked: ['☑', 'done'] }; // of a list of tasks
 const GROWING = new Set(['p', 'ul', 'ol', 'li', 'blockquote', 'pre']);
 
 // A node as it is shown. `tops` are its nodes in the document, `inner` is the element that holds its
 // `children`; without `inner`, it is replaced as a whole.
-function show(node) {
+function show(node, parent) {
   if (typeof node === 'string') return { node, tops: seen(node, false) };
   const [tag, attributes, ...nodes] = node;
-  const children = nodes.map(show);
+  const children = nodes.map((child) => show(child, tag));
   const tops = children.flatMap((child) => child.tops);
   if (!TAGS.has(tag)) return { node, tops };
   // Headings of an answer are below the page's heading, whatever level the model uses.
   const heading = /^h[1-6]$/.test(tag);
   const inner = make(tag === 'pre' ? 'code' : heading ? 'h2' : tag, heading ? `level-${tag[1]}` : '', null, ...tops);
   if (tag === 'a') return { node, tops: link(inner, attributes.href ?? '') };
+  if (Object.hasOwn(BOXES, attributes.class)) return { node, tops: [box(...BOXES[attributes.class])] };
+  if (tag === 'td' || tag === 'th' || (!parent && tag !== 'table' && tag !== 'pre')) inner.dir = 'auto';
   if (CLASSES.has(attributes.class)) inner.className = attributes.class;
   if (['left', 'center', 'right'].includes(attributes.align)) inner.classList.add(attributes.align);
   if (/^\d{1,9}$/.test(attributes.start ?? '')) inner.start = Number(attributes.start);
@@ -30,13 +33,13 @@ function show(node) {
 }
 
 // Shows other nodes in an element; returns them as they are shown.
-export function update(element, old, nodes) {
+export function update(element, old, nodes, parent = '') {
   let at = 0;
   while (at < old.length && at < nodes.length && same(old[at].node, nodes[at])) at += 1;
   const shown = old.slice(0, at);
   if (at < old.length && at < nodes.length && grow(old[at], nodes[at])) shown.push(old[at]);
   for (const { tops } of old.slice(shown.length)) for (const top of tops) top.remove();
-  const added = nodes.slice(shown.length).map(show);
+  const added = nodes.slice(shown.length).map((node) => show(node, parent));
   element.append(...added.flatMap(({ tops }) => tops));
   return [...shown, ...added];
 }
@@ -45,7 +48,7 @@ export function update(element, old, nodes) {
 function grow(shown, node) {
   const { inner } = shown;
   if (!inner || typeof node === 'string' || !same(shown.node.slice(0, 2), node.slice(0, 2))) return false;
-  shown.children = update(inner, shown.children, node.slice(2));
+  shown.children = update(inner, shown.children, node.slice(2), node[0]);
   shown.node = node;
   return true;
 }
@@ -70,6 +73,13 @@ export function lastOf(list) {
     last = shown.inner;
   }
   return last;
+}
+
+function box(sign, meaning) {
+  const made = make('span', 'task', sign);
+  made.setAttribute('role', 'img');
+  made.setAttribute('aria-label', meaning);
+  return made;
 }
 
 function region(table) {

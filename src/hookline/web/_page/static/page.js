@@ -123,6 +123,7 @@ async function show(mine, response) {
 // Keeps the end of the conversation visible, unless the reader has scrolled away from it.
 let following = true;
 let top = 0; // the last scroll position of the log
+let height = 0; // the height of its content at that time
 let moving = 0; // the next frame, if the view moves in it
 
 function stick(change) {
@@ -141,12 +142,17 @@ function toEnd() {
   follows();
 }
 
-// Growing content does not move the view: only a scroll upwards leaves the end.
+// Growing content does not move the view, and shrinking content moves it to its end: only a scroll
+// upwards in the same content leaves the end. A browser may find out the height of the last messages
+// only when they are in view, so the end may have moved.
 function scrolled() {
   const log = $('log');
-  if (log.scrollHeight - log.scrollTop - log.clientHeight < 60) following = true;
-  else if (log.scrollTop < top - 2) following = false;
+  const left = log.scrollHeight - log.scrollTop - log.clientHeight;
+  if (left < 60) following = true;
+  else if (log.scrollTop < top - 2 && log.scrollHeight >= height) following = false;
   top = log.scrollTop;
+  height = log.scrollHeight;
+  if (following && left > 1) stick(() => {});
   $('latest').hidden = following;
 }
 
@@ -194,7 +200,7 @@ function showEmpty() {
 async function fill(mine, id) {
   try {
     const path = encodeURIComponent(id);
-    const [{ messages, pending, running: live }, kept] = await Promise.all([
+    const [{ messages, pending, clientCalls, running: live }, kept] = await Promise.all([
       askJson(`native/${path}/messages`),
       askJson(`page/${path}/timeline`).catch(() => ({ runs: [], feedback: {} })),
       met,
@@ -210,7 +216,9 @@ async function fill(mine, id) {
     }
     for (const each of past) if (!each.after && each.ended !== 'done') mine.past(each);
     for (const request of pending ?? []) mine.question(request);
+    for (const call of clientCalls ?? []) mine.clientCall(call);
     mine.commit();
+    if (!live && past.at(-1)?.ended === 'done') mine.sayIfEmpty();
     if (pending?.length) awaitDecision(mine);
     toEnd();
     requestAnimationFrame(toEnd); // once the height of the last messages is known

@@ -68,6 +68,14 @@ export class View {
     this.note(wordsOf(error), true);
   }
 
+  // Says that there is no answer. While nothing comes after the note, the question can be asked again.
+  failed(text, bad = true) {
+    this.note(text, bad);
+    const asked = [...$('log').querySelectorAll('.user')].at(-1);
+    if (!asked?.dataset.id) return; // the question is not stored
+    $('log').lastElementChild.append(button('plain retry', 'Try again', () => actions.again()));
+  }
+
   block() {
     if (!this.answer) this.answer = this.add(make('div', 'answer'));
     return this.answer;
@@ -321,8 +329,24 @@ export class View {
   done(response) {
     if (response.text && !this.spoke && response.steps === 0) this.grow('text', response.text);
     for (const request of response.pending ?? []) this.question(request);
+    for (const call of response.client_calls ?? []) this.clientCall(call);
     if (response.usage) this.usage(response.usage);
     this.end();
+    this.sayIfEmpty();
+  }
+
+  sayIfEmpty() {
+    const asked = [...$('log').querySelectorAll('.user')].at(-1);
+    const parts = $('log').querySelectorAll('.answer > :not(.reasoning, .call, .tools)');
+    const after = (part) => asked?.compareDocumentPosition(part) & Node.DOCUMENT_POSITION_FOLLOWING;
+    const waits = [...this.calls.values()].some((card) => card.waits && !card.settled);
+    if (asked && !waits && ![...parts].some(after)) this.failed('The answer has no text.', false);
+  }
+
+  clientCall(call) {
+    const card = this.card(call.id, call.name);
+    card.arguments(call.raw ?? call.arguments);
+    card.awaitClient();
   }
 
   usage({ input_tokens: input, output_tokens: output }) {
@@ -332,7 +356,7 @@ export class View {
   broken(kind, text) {
     for (const card of this.calls.values()) if (!card.settled && !card.question) card.settle('aborted', 'not finished');
     if (kind === 'aborted') this.note(`${text[0].toUpperCase()}${text.slice(1)}.`);
-    else this.note(text, true);
+    else this.failed(text);
     this.commit();
   }
 
