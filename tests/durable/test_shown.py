@@ -156,7 +156,7 @@ async def test_nothing_of_a_conversation_that_a_browser_deletes_is_left_in_a_fil
         browser(engine, agent, prefix) as http,
     ):
         for text in ("first XYZZY", "second XYZZY"):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while (
                     await http.post("/native", json=request_of("native", text))
                 ).status_code == 409:
@@ -168,7 +168,7 @@ async def test_nothing_of_a_conversation_that_a_browser_deletes_is_left_in_a_fil
             assert (await http.post("/native/c1/stop")).is_success
         assert b"XYZZY" in files()
         assert b"XYZZY" in everything_in(prefix)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (await http.delete("/conversations/c1")).status_code == 409:
                 await engine.at_rest(worker)
         assert (await http.get("/conversations")).json()["conversations"] == []

@@ -386,7 +386,7 @@ async def goes_on(copy: Path, id: str, turns: tuple[Any, ...]) -> None:
     again: list[str] = []
     where = f"sqlite:///{copy}"
     agent = charging(again, *turns[answered:])
-    async with client(where) as jobs, chats(agent, where), asyncio.timeout(20):
+    async with client(where) as jobs, chats(agent, where), asyncio.timeout(60):
         response = await jobs.result(id)
     assert response.text == "Done."
     begun = len(re.findall(r'"kind":"begin","key":"step/\d+/call/[^"]+/run"', record))
