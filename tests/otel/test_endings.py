@@ -310,11 +310,14 @@ async def _timed_out(agent: Agent, model: Slow) -> None:
         await model.waits.wait()
         limit.reschedule(asyncio.get_running_loop().time())
 
-    with pytest.raises(TimeoutError):
+    async def chat() -> None:
         async with asyncio.timeout(None) as limit:
             running_out = asyncio.create_task(let_it_run_out(limit))
             await agent.chat("hi")
-    await running_out
+        await running_out
+
+    with pytest.raises(TimeoutError):
+        await chat()
 
 
 async def _third_party(agent: Agent, model: Slow) -> None:
