@@ -174,6 +174,7 @@ async def test_a_policy_of_the_page_is_tried_out(
         assert [(verdict["now"], verdict["by"]) for verdict in report["verdicts"]] == [
             ("asks", "refund_limit")
         ]
+        await names["site"].shutdown()  # a chat that still ends would open the store again
 
 
 async def test_somebody_else_approves_what_the_application_asks(
