@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.durable._engines import ROOT, Engine
+from tests.durable._engines import Engine
+from tests.durable._forks import Forks
 from tests.durable._worker import Trace
 
 from hookline import Agent, Run, tool
@@ -52,24 +52,22 @@ class Supervisor:
 
     def __init__(self, engine: Engine, trace: Path, where: str, **options: float) -> None:
         options = {**engine.options(), **options}
-        self.command = [
-            *(sys.executable, "-P", "-m", "tests.durable._lethal", engine.name, engine.address),
-            *(json.dumps(options), str(trace), where),
-        ]
+        self.arguments = engine.name, engine.address, json.dumps(options), str(trace), where
         self.deaths = 0
 
     async def run(self) -> None:
-        while self.deaths <= 2 * MAX_DEATHS:
-            worker = await asyncio.create_subprocess_exec(
-                *self.command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
-            )
-            try:
-                await worker.wait()
-                self.deaths += 1
-            finally:
-                if worker.returncode is None:
+        forks = Forks("tests.durable._lethal", f"hookline.durable.{self.arguments[0]}")
+        try:
+            while self.deaths <= 2 * MAX_DEATHS:
+                worker = forks.begin(*self.arguments)
+                try:
+                    while worker.runs():  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+                    self.deaths += 1
+                finally:
                     worker.kill()
-                    await worker.wait()
+        finally:
+            forks.close()
 
 
 @asynccontextmanager
@@ -107,7 +105,3 @@ async def main(engine: str, address: str, options: str, trace: str, where: str) 
     agent: Agent[Any] = Agent(Model(where == "model"), tools=[work], runtime=Durable())
     module = import_module(f"hookline.durable.{engine}")
     await module.chats(agent, address, **json.loads(options)).run()
-
-
-if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
