@@ -20,7 +20,7 @@ from tests.durable._forks import Forks
 from tests.durable._worker import Trace
 
 from hookline import Agent, Run, tool
-from hookline.durable._client import Client
+from hookline.durable import Client
 from hookline.models import Finish, TextChunk, ToolCallChunk
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel

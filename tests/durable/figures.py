@@ -26,7 +26,7 @@ from tests.durable._lethal import MAX_DEATHS, supervised
 from tests.durable.kills import lines_of
 
 from hookline import Agent, Approve, Ask
-from hookline.durable._client import Client
+from hookline.durable import Client
 from hookline.durable._polled.claims import Selection
 from hookline.errors import RemoteChatError, StoreError, UsageError
 from hookline.runtimes import Durable, Journal

@@ -36,7 +36,7 @@ from tests.web._redis import URL as REDIS
 from tests.web._redis import clear, new_prefix
 
 from hookline import Approve, Response, check_history
-from hookline.durable._client import Client
+from hookline.durable import Client
 from hookline.errors import (
     ApprovalError,
     ChatAbortedError,

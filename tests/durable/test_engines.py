@@ -32,7 +32,7 @@ from hookline import (
     check_history,
     tool,
 )
-from hookline.durable._client import Client
+from hookline.durable import Client
 from hookline.errors import (
     ApprovalError,
     ChatAbortedError,

@@ -15,8 +15,7 @@ from tests.durable.test_engines import asking, waits
 from tests.web._server import eventually
 
 from hookline import Agent, Approve, Ask, tool
-from hookline.durable import check_chats
-from hookline.durable._client import Client
+from hookline.durable import Client, check_chats
 from hookline.durable._polled.claims import Selection
 from hookline.durable._polled.deaths import Toll
 from hookline.errors import QueueFullError, UsageError

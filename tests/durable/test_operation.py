@@ -23,7 +23,7 @@ from tests.durable.test_engines import asking, waits
 from tests.web._server import eventually
 
 from hookline import Agent, ApprovalRequest, Approve, Ask, Deny, Run, ToolCall, define_hook, tool
-from hookline.durable._client import Client
+from hookline.durable import Client
 from hookline.durable._polled.claims import Claim, Selection
 from hookline.durable._polled.jobs import Jobs
 from hookline.durable._polled.life import Log

@@ -11,7 +11,7 @@ from tests.durable._engines import Engine
 from tests.durable.test_engines import asking, waits
 
 from hookline import Agent, Approve
-from hookline.durable._client import Client
+from hookline.durable import Client
 from hookline.models import Finish, TextChunk
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call

@@ -20,10 +20,16 @@ from hookline import Agent, Conversation, Limits, MemoryStore, Scope, Text, User
 from hookline.errors import AuthenticationError, StoreError
 from hookline.storage import RULES, Rule, list_rules
 from hookline.testing import ScriptedModel, Turn, call
-from hookline.web import Caps, OnClientAttached, OnClientDetached, OnFeedback, Page
+from hookline.web import (
+    Caps,
+    OnClientAttached,
+    OnClientDetached,
+    OnFeedback,
+    Page,
+    conversation_key,
+)
 from hookline.web._page.markdown import LANGUAGES, LINES, MOST, MOST_CODE, TAGS, blocks
 from hookline.web._page.timelines import BYTES
-from hookline.web._site.conversations import conversation_key
 from hookline.web._site.markdown import BYTES as TEXT_BYTES
 from hookline.web._site.markdown import OWN_REQUESTS, REQUESTS, TEXTS
 
