@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 import threading
@@ -25,6 +26,12 @@ else:
     uvloop = None
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
+
+
+def pytest_collection_finish() -> None:
+    """Collect the garbage of the tests alone: all that is imported by now stays, and is large."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
