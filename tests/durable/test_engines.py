@@ -654,22 +654,26 @@ async def test_a_message_with_an_id_of_its_own_is_stored_once_wherever_its_worke
 # ── killed ──────────────────────────────────────────────────────────────────────────────────
 
 
-LONG = pytest.mark.timeout(900)  # its workers may get little of a busy machine
 KILLS = Namespace(every=0.2, chats=6, store="", stop=0.0, restart=False, relay=False)
 KILLS.deploy = KILLS.addresses = False
+
+
+def long(test: Any) -> Any:
+    """Its workers may get little of a busy machine."""
+    return pytest.mark.slow(pytest.mark.timeout(900)(test))
 
 
 def kills_with(**options: Any) -> Namespace:
     return Namespace(**{**vars(KILLS), **options})
 
 
-@LONG
+@long
 async def test_killed_workers_lose_and_repeat_nothing(engine: Engine) -> None:
     """The short form of scripts/dev/durable-kills."""
     assert await kills.run(engine, kills_with(store="sqlite"))
 
 
-@LONG
+@long
 async def test_killed_workers_lose_and_repeat_nothing_when_each_kill_is_a_deploy(
     engine: Engine,
 ) -> None:
@@ -677,13 +681,13 @@ async def test_killed_workers_lose_and_repeat_nothing_when_each_kill_is_a_deploy
     assert await kills.run(engine, kills_with(deploy=True, addresses=True))
 
 
-@LONG
+@long
 async def test_a_worker_that_slept_past_its_lease_writes_nothing(engine: Engine) -> None:
     stop = 5.0 if engine.name == "restate" else 1.5 * engine.options()["lease"]
     assert await kills.run(engine, kills_with(chats=4, stop=stop))
 
 
-@LONG
+@long
 async def test_an_engine_that_is_killed_and_started_again_has_all_chats(
     server: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -339,6 +339,7 @@ def charging(ran: list[str], *turns: Any) -> Agent[Any]:
     return Agent(ScriptedModel(*turns), tools=[charge], runtime=Durable())
 
 
+@pytest.mark.slow
 async def test_a_power_cut_forgets_and_repeats_nothing_that_an_append_has_acknowledged(
     tmp_path: Path,
 ) -> None:
