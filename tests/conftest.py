@@ -28,8 +28,9 @@ else:
 Loop = Callable[[], asyncio.AbstractEventLoop]
 
 
-def pytest_collection_finish() -> None:
-    """Collect the garbage of the tests alone: all that is imported by now stays, and is large."""
+@pytest.fixture(scope="module", autouse=True)
+def small_heap() -> None:
+    """Let the collections of a module's tests pass over what was there before: it is large."""
     gc.collect()
     gc.freeze()
 
