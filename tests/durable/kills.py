@@ -221,9 +221,9 @@ async def survive(
     twice = 0
     while not done.done():
         await asyncio.wait([done], timeout=random.uniform(0.3, 0.8))
+        await what(workers)
         twice += await answer_all(client, ids)
         await faults.one()
-        await what(workers)
     return dict(zip(ids, await done, strict=True)), twice
 
 
