@@ -61,7 +61,7 @@ async def direct(
 
 
 def client(url: str, **headers: str) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=url, headers={**HEADERS, **headers}, timeout=30)
+    return httpx.AsyncClient(base_url=url, headers={**HEADERS, **headers}, timeout=60)
 
 
 async def conversation_of(site: Site, id: str, principal: str = "owner") -> Conversation:

@@ -169,7 +169,7 @@ async def test_a_token_that_was_supplied_is_not_printed(
     head: list[str] = []
     async with served(tmp_path, *arguments, head=head) as (process, url, _):
         headers = {"authorization": f"Bearer {secret}"}
-        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as http:
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
             assert (await http.get("/page/about")).status_code == 200
         process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(30):
@@ -184,7 +184,7 @@ async def cut_at(process: Any, number: signal.Signals, url: str, token: str) -> 
     headers = {"authorization": f"Bearer {token}"}
     data = b""
     async with (
-        httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as http,
+        httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http,
         http.stream("POST", "/native", json=request_of("native", "hi")) as answer,
     ):
         async for piece in answer.aiter_raw():
@@ -317,7 +317,7 @@ async def test_several_workers_serve_behind_one_port_until_a_signal(
         headers = {"authorization": f"Bearer {token}"}
         url = f"http://127.0.0.1:{port}"
         for n in range(6):  # a new connection each: whichever worker takes it
-            async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as http:
+            async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
                 body = request_of("native", "hi", f"c{prefix[-9:-1]}{n}")
                 answer = await http.post("/native", json=body)
                 assert text_of("native", answer.content) == "Hello."
@@ -375,7 +375,7 @@ async def test_what_a_store_keeps_is_there_after_a_restart(tmp_path: Path) -> No
     keep = ("--store", "sqlite:///chats.db", "--starter", "How are you?", "--token", "t" * 20)
     async with served(tmp_path, *keep) as (process, url, token):
         headers = {"authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as http:
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
             body = {"conversation": "a", "message": "Hi."}
             assert "chat_done" in (await http.post("/native", json=body)).text
             about = (await http.get("/page/about")).json()
@@ -384,7 +384,7 @@ async def test_what_a_store_keeps_is_there_after_a_restart(tmp_path: Path) -> No
         await process.wait()
     async with served(tmp_path, *keep) as (process, url, token):
         headers = {"authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as http:
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
             (entry,) = (await http.get("/conversations")).json()["conversations"]
             assert (entry["id"], entry["title"]) == ("a", "Hi.")
             (run,) = (await http.get("/page/a/timeline")).json()["runs"]
@@ -398,7 +398,7 @@ async def test_reload_passes_on_every_option_and_ends_its_server(
     options = ("--reload", "--description=- it is quick", "--starter=-v?", "--store=sqlite:///a.db")
     async with served(tmp_path, *options) as (process, url, token):
         headers = {"authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as http:
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
             about = (await http.get("/page/about")).json()
             assert (about["description"], about["starters"]) == ("- it is quick", ["-v?"])
         process.send_signal(number)
@@ -427,7 +427,7 @@ async def test_reload_passes_the_relay_on(tmp_path: Path) -> None:
 async def test_reload_serves_what_was_changed(tmp_path: Path) -> None:
     async with served(tmp_path, "--reload") as (process, url, token):
         headers = {"authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as http:
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
             assert (await http.get("/page/about")).json()["name"] == "agent"
             source = (tmp_path / "demo.py").read_text()
             (tmp_path / "demo.py").write_text(source + '\nagent.name = "another"\n')
