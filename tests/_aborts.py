@@ -54,6 +54,6 @@ async def once(kind: Any, act: str) -> float:
 
 
 async def _left(server: WireServer, start: float) -> float:
-    await asyncio.wait_for(server.left.wait(), 5)
+    await asyncio.wait_for(server.left.wait(), 60)
     assert server.left_at is not None
     return server.left_at - start

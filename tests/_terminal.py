@@ -28,7 +28,7 @@ OWN = (
     "signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
 )
 ESCAPE = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[()][0-9A-Z]|\x1b[=>]")
-PATIENCE = 40.0  # seconds for something that is to be printed, on a machine that is busy
+PATIENCE = 90.0  # seconds for something that is to be printed, on a machine that is busy
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,6 +26,23 @@ else:
     uvloop = None
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_heap() -> None:
+    """Let the collections of a module's tests pass over what was there before: it is large."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def no_open_databases() -> Iterator[None]:
+    """Fails the test that leaves a connection to SQLite open, not a later one that collects it."""
+    yield
+    for thread in threading.enumerate():
+        if "_connection_worker_thread" in thread.name:  # of aiosqlite
+            thread.join(10)  # it ends soon after its connection is closed
+            assert not thread.is_alive(), "a connection to SQLite is open: close its store"
 
 
 @pytest.fixture

@@ -42,6 +42,17 @@ def test_a_change_of_a_helper_concerns_the_tests_that_import_it() -> None:
     assert "tests/test_house.py" in _concerned("tests/_rules.py")
 
 
+def test_a_change_of_a_program_concerns_the_tests_that_run_it() -> None:
+    assert "tests/stores/test_stores_kill.py" in _concerned("tests/_killing.py")
+    assert "tests/durable/test_engines.py" in _concerned("tests/durable/_worker.py")
+
+
+def test_a_change_of_fixtures_concerns_the_tests_of_their_folder() -> None:
+    tests = _concerned("tests/durable/conftest.py")
+    assert "tests/durable/test_engines.py" in tests
+    assert all(test.startswith("tests/durable/") for test in tests)
+
+
 def test_a_changed_test_concerns_itself_alone() -> None:
     assert _concerned("tests/test_rules.py") == {"tests/test_rules.py"}
 

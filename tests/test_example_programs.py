@@ -119,7 +119,7 @@ def under_uvicorn() -> Iterator[str]:
 
 
 def test_the_web_service_streams_stops_and_asks(tmp_path: Path) -> None:
-    with under_uvicorn() as url, httpx.Client(base_url=url) as client:
+    with under_uvicorn() as url, httpx.Client(base_url=url, timeout=60) as client:
 
         def ask(**body: Any) -> Iterator[dict[str, Any]]:
             with client.stream("POST", "/chat/7", json=body) as answer:
@@ -130,7 +130,7 @@ def test_the_web_service_streams_stops_and_asks(tmp_path: Path) -> None:
 
         events = ask(message="Tell me a story.")
         assert next(event for event in events if event["event"] == "text_delta")
-        assert httpx.post(f"{url}/chat/7/stop").json() is True  # in mid-answer
+        assert httpx.post(f"{url}/chat/7/stop", timeout=60).json() is True  # in mid-answer
         assert [event["event"] for event in events][-1] == "chat_aborted"
 
         done = list(ask(message="Order tulips."))[-1]

@@ -2,7 +2,8 @@
 
 The change is what git sees against a revision, by default `HEAD`: what is not committed yet. A test
 file is printed if it has changed, or if it imports a changed Python file, directly or through other
-modules and helpers. Nothing is run.
+modules and helpers. A program that a test names as a string counts as imported, and a changed
+`conftest.py` concerns all tests of its folder. Nothing is run.
 
     scripts/dev/changed_tests.py [REVISION]
 """
@@ -28,15 +29,22 @@ def modules() -> dict[str, Path]:
     return paths
 
 
-def imports(path: Path, known: dict[str, Path]) -> set[str]:
-    """The known modules that a file imports."""
+def imports(module: str, known: dict[str, Path]) -> set[str]:
+    """The known modules that a module imports, and the programs that a test names."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    programs: dict[str, str] = {}
+    if module.startswith("tests."):
+        programs = {name: name for name in known}
+        programs |= {path.name: name for name, path in known.items() if path.name[0] == "_"}
+    for node in ast.walk(ast.parse(known[module].read_text())):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            inner = {f"{node.module}.{alias.name}" for alias in node.names}
-            names |= {node.module} | inner
+        elif isinstance(node, ast.ImportFrom):
+            above = module.split(".")[: -node.level] if node.level else []
+            whence = ".".join([*above, *([node.module] if node.module else [])])
+            names |= {whence, *(f"{whence}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names.add(programs.get(node.value, ""))
     return names & known.keys()
 
 
@@ -60,7 +68,7 @@ def changed_files(revision: str) -> set[Path]:
 def graph() -> dict[str, set[str]]:
     """The modules that each module imports."""
     known = modules()
-    return {name: imports(path, known) for name, path in known.items()}
+    return {name: imports(name, known) for name in known}
 
 
 def concerned(changes: set[Path]) -> list[Path]:
@@ -70,7 +78,10 @@ def concerned(changes: set[Path]) -> list[Path]:
     while more := {name for name, used in graph().items() if name not in dirty and used & dirty}:
         dirty |= more
     paths = {known[name] for name in dirty}
-    return sorted(path for path in paths if path.name.startswith("test_"))
+    for change in changes:
+        if change.name == "conftest.py":
+            paths |= set(change.parent.rglob("test_*.py"))
+    return sorted(path for path in paths if path.match("test_*.py"))
 
 
 if __name__ == "__main__":

@@ -76,14 +76,18 @@ async def goes_on(world: Bare, reference: Any, where: Any) -> None:
         assert f"step/{turn}/model" not in ended or f"model {turn}" not in again, where
 
 
-@pytest.mark.parametrize("asks", [True, False], ids=["asks", "asks nothing"])
+ONE_POINT = [
+    pytest.param([point], True, id=f"{point}-asks", marks=pytest.mark.slow) for point in POINTS
+]
+ALL_POINTS = [pytest.param(POINTS, True, id="all-asks"), pytest.param(POINTS, False, id="all")]
+
+
 @pytest.mark.parametrize("comes", [True, False], ids=["comes", "goes"])
-@pytest.mark.parametrize("point", [*POINTS, "all"])
+@pytest.mark.parametrize(("points", "asks"), [*ONE_POINT, *ALL_POINTS])
 async def test_a_hook_that_comes_or_goes_between_two_lives_stops_no_chat_and_may_return(
-    point: str, comes: bool, asks: bool
+    points: list[str], asks: bool, comes: bool
 ) -> None:
-    some = POINTS if point == "all" else (point,)
-    old, new = ((), some) if comes else (some, ())
+    old, new = ((), points) if comes else (points, ())
     first = Bare(*old, asks=asks)
     reference = await live(first)
     assert reference.error is None

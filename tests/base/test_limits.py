@@ -858,11 +858,14 @@ async def test_a_model_call_ends_at_request_seconds(silent: bool) -> None:
 
 async def test_request_seconds_counts_each_attempt_of_proceed_on_its_own() -> None:
     model = Endless(silent=True)
-    agent = Agent(model, limits=Limits(request_seconds=0.05))
+    clock = Clock()
+    agent = Agent(model, limits=Limits(request_seconds=10))
 
     async def again(ctx: Any, proceed: Any) -> Any:
+        passing = asyncio.create_task(clock.advance(11))
         with pytest.raises(IdleTimeoutError):
             await proceed(ctx.request)
+        await passing
         return await proceed(ctx.request.replace(model=ScriptedModel("Second.")))
 
     agent.add_hook("aroundRequest", again)
@@ -874,13 +877,14 @@ async def test_request_seconds_counts_each_attempt_of_proceed_on_its_own() -> No
 async def test_request_seconds_stands_still_while_a_slow_reader_is_awaited() -> None:
     """The reader takes longer than the limit, and the model does not."""
     words = ["x"] * 200
-    agent = Agent(ScriptedModel("".join(words), chunk=1), limits=Limits(request_seconds=0.2))
+    clock = Clock()
+    agent = Agent(ScriptedModel("".join(words), chunk=1), limits=Limits(request_seconds=10))
     async with agent.chat_stream("Go.") as stream:
         slept = False
         async for event in stream:
             if isinstance(event, TextDelta) and not slept:
                 slept = True
-                await asyncio.sleep(0.5)  # the time is what this is about
+                await clock.advance(100)
     assert stream.response is not None
     assert stream.response.text == "".join(words)
 

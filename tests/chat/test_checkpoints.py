@@ -97,6 +97,7 @@ def end_everywhere(
     assert endings["aborted"] > 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_ended_at_every_checkpoint(way: str, loop: CountingLoop, complaints: Complaints) -> None:
     """Section 7, first sentence, and I1, I3, I6, I7 – for each place where a chat can be cut."""

@@ -243,6 +243,7 @@ def plan(how: str, at: int, *tools: str, store: str = "none", waits: int = 1) ->
     return Plan(list(tools), store, waits, Interruption(how, at))
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(plan=PLANS)
 @example(plan("onMessage raises", 2, "quick", "quick"))

@@ -44,6 +44,7 @@ async def weather(city: str) -> str:
     return f"sunny in {city}"
 
 
+@pytest.mark.slow
 async def test_text_in_many_alphabets_is_shown_as_it_is_stored(kind: str) -> None:
     text = 'Grüße, 世界 👩‍👩‍👧 – a\u2028b\n```\n\t"quoted"\\'
     async with backend(kind, text) as model:

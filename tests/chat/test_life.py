@@ -266,7 +266,7 @@ async def test_each_result_is_committed_as_soon_as_its_turn_comes() -> None:
         )
     )
     model = ScriptedModel([call("fast"), call("slow")], "ok")
-    await asyncio.wait_for(Agent(model, tools=[fast, slow], bus=bus).chat("go"), 20)
+    await asyncio.wait_for(Agent(model, tools=[fast, slow], bus=bus).chat("go"), 60)
     assert [m.text for m in model.requests[-1].messages if m.role == "tool"] == ["fast", "slow"]
 
 

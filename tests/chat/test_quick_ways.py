@@ -156,10 +156,12 @@ def test_at_pre_tool_call(hooks: list[Plan]) -> None:
 async def test_a_hook_that_waits_hears_of_an_abort(way: dict[str, Any]) -> None:
     """What is thrown into a hook that has begun reaches it, and what it does then counts."""
     heard: list[str] = []
+    begun = asyncio.Event()
     agent: Agent[Any] = Agent(ScriptedModel("never"), **way)
 
     @agent.hook("preRequest")
     async def waits(ctx: Any) -> None:
+        begun.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -169,7 +171,7 @@ async def test_a_hook_that_waits_hears_of_an_abort(way: dict[str, Any]) -> None:
             raise
 
     chat = asyncio.ensure_future(agent.chat("go"))
-    await asyncio.sleep(0.01)
+    await begun.wait()
     chat.cancel()
     with pytest.raises(asyncio.CancelledError):
         await chat

@@ -734,6 +734,7 @@ async def test_a_chat_goes_on_from_every_step_to_the_same_end(play):
         same_end(after, whole)
 
 
+@pytest.mark.slow
 @ALL_SCENES
 async def test_what_was_recorded_ran_once_in_both_lives_together(play):
     """Each hook, tool and model run of a recorded step happens once, and none is left out."""
@@ -743,6 +744,7 @@ async def test_what_was_recorded_ran_once_in_both_lives_together(play):
         assert Counter(total) == Counter(inside(whole))
 
 
+@pytest.mark.slow
 @ALL_SCENES
 async def test_only_what_was_interrupted_runs_a_second_time(play):
     """What ran in a life that died and runs again belongs to a step that has no end."""
@@ -751,6 +753,7 @@ async def test_only_what_was_interrupted_runs_a_second_time(play):
         assert twice <= open_steps(before.journal)
 
 
+@pytest.mark.slow
 @ALL_SCENES
 async def test_two_lives_publish_what_one_would_have_published(play):
     """Where no step was interrupted, every event of both lives is that of an unbroken chat."""

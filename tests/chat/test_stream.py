@@ -392,7 +392,7 @@ def test_another_loop_of_the_same_thread_is_refused_where_it_would_wait(chunks: 
         beginning = ours.create_task(begin())
         ours.run_forever()
         assert beginning.done()
-        another.run_until_complete(asyncio.wait_for(elsewhere(), 10))
+        another.run_until_complete(asyncio.wait_for(elsewhere(), 60))
         another.run_until_complete(elsewhere())
         ours.run_until_complete(rest())
     finally:
@@ -802,11 +802,11 @@ async def test_after_an_abort_no_chunk_is_shown_of_a_model_that_never_waits() ->
 @pytest.mark.parametrize("body", ["pass", "abort", "raise"])
 async def test_a_block_left_before_the_run_took_its_first_step(body: str) -> None:
     """Entered and left at once: no hook, no write, and nobody waits for a grace period."""
-    agent = Agent(ScriptedModel("hello"))
+    agent = Agent(ScriptedModel("hello"), limits=Limits(grace=3600))
     trace = outcomes(agent)
     conversation = Conversation()
     out: list[str] = []
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(60):
         try:
             async with agent.chat_stream("hi", conversation=conversation) as stream:
                 if body == "abort":
@@ -1033,7 +1033,7 @@ async def test_a_StopAsyncIteration_of_somebody_s_own_is_no_normal_end(who: str)
 
 async def test_a_hook_may_close_the_stream_of_its_own_chat() -> None:
     streams: list[ChatStream] = []
-    agent = Agent(ScriptedModel("hello"))
+    agent = Agent(ScriptedModel("hello"), limits=Limits(grace=3600))
     trace = outcomes(agent)
 
     async def leave(ctx: object) -> None:
@@ -1041,7 +1041,7 @@ async def test_a_hook_may_close_the_stream_of_its_own_chat() -> None:
 
     agent.add_hook("preRequest", leave)
     streams.append(agent.chat_stream("hi"))
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(60):
         await collect(streams[0])
     await turns()
     assert trace == ["start", "abort consumer left", "end"]

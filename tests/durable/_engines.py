@@ -20,7 +20,7 @@ from typing import Any
 from tests._postgres import database_of_our_own
 
 from hookline import Agent
-from hookline.durable._client import Client
+from hookline.durable import Client
 from hookline.durable._polled.jobs import Jobs
 from hookline.durable.postgres._connection import Connections
 from hookline.durable.sqlite._file import File

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 import time
 from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager
@@ -17,11 +16,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.durable._engines import ROOT, Engine
+from tests.durable._engines import Engine
+from tests.durable._forks import Forks
 from tests.durable._worker import Trace
 
 from hookline import Agent, Run, tool
-from hookline.durable._client import Client
+from hookline.durable import Client
 from hookline.models import Finish, TextChunk, ToolCallChunk
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel
@@ -50,38 +50,40 @@ class Model:
             yield Finish(finish_reason="stop")
 
 
+def up_of(trace: Path | str) -> Path:
+    """The file that a worker creates once it is up."""
+    return Path(f"{trace}.up")
+
+
 class Supervisor:
     """Begins a worker again whenever it dies, a limited number of times."""
 
     def __init__(self, engine: Engine, trace: Path, where: str, **options: float) -> None:
         options = {**engine.options(), **options}
-        self.command = [
-            *(sys.executable, "-P", "-m", "tests.durable._lethal", engine.name, engine.address),
-            *(json.dumps(options), str(trace), where),
-        ]
+        self.arguments = engine.name, engine.address, json.dumps(options), str(trace), where
+        self.up = up_of(trace)
         self.deaths = 0
         self.down = 0.0
         """The seconds without a worker."""
 
     async def run(self) -> None:
-        while self.deaths <= 2 * MAX_DEATHS:
-            begin = time.monotonic()
-            worker = await asyncio.create_subprocess_exec(
-                *self.command,
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
-                stdout=asyncio.subprocess.PIPE,
-            )
-            try:
-                assert worker.stdout is not None
-                await worker.stdout.readline()  # it is up
-                self.down += time.monotonic() - begin
-                await worker.wait()
-                self.deaths += 1
-            finally:
-                if worker.returncode is None:
+        forks = Forks("tests.durable._lethal", f"hookline.durable.{self.arguments[0]}")
+        try:
+            while self.deaths <= 2 * MAX_DEATHS:
+                self.up.unlink(missing_ok=True)
+                begin = time.monotonic()
+                worker = forks.begin(*self.arguments)
+                try:
+                    while worker.runs() and not self.up.exists():  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+                    self.down += time.monotonic() - begin
+                    while worker.runs():  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+                    self.deaths += 1
+                finally:
                     worker.kill()
-                    await worker.wait()
+        finally:
+            forks.close()
 
 
 @asynccontextmanager
@@ -142,9 +144,5 @@ async def main(engine: str, address: str, options: str, trace: str, where: str) 
     agent: Agent[Any] = Agent(Model(where), tools=[work], runtime=Durable())
     module = import_module(f"hookline.durable.{engine}")
     async with module.chats(agent, address, **json.loads(options)):
-        print("up", flush=True)
+        up_of(trace).touch()
         await asyncio.Event().wait()
-
-
-if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))

@@ -1,7 +1,8 @@
 """A worker in a process of its own, whose agent says in a file what it does.
 
 Its arguments: the engine, its address, options of the worker as JSON, the trace, a
-store, and the address of a relay's Redis with the prefix of its keys.
+store, the address of a relay's Redis with the prefix of its keys, and the points at which its code
+has one more hook.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import json
 import os
 import random
-import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -31,7 +32,6 @@ TURNS: list[list[Any]] = [
 PAUSE = float(os.environ.get("PAUSE", "0.01"))  # between two chunks of an answer
 LAST = "".join(TURNS[-1])
 POISON = "poison"  # the chat whose model call ends the process
-DEPLOYED = os.environ.get("DEPLOYED", "").split()  # points at which this code has one more hook
 
 
 class Trace:
@@ -109,7 +109,9 @@ class Model:
         yield Finish(finish_reason="tool_calls" if calls else "stop", usage=usage)
 
 
-def agent_of(trace: Trace, store: SQLStore | None = None) -> Agent[Any]:
+def agent_of(
+    trace: Trace, store: SQLStore | None = None, deployed: Sequence[str] = ()
+) -> Agent[Any]:
     """The agent of the kills: three tools side by side, one of which asks, then one more."""
 
     def work(name: str, idempotent: bool) -> Any:
@@ -130,7 +132,7 @@ def agent_of(trace: Trace, store: SQLStore | None = None) -> Agent[Any]:
         store=store,
     )
     made.add_hook("preToolCall", lambda ctx: Ask("Refund?") if ctx.call.name == "refund" else None)
-    for point in DEPLOYED:
+    for point in deployed:
         made.add_hook(point, lambda ctx: None)  # type: ignore[call-overload]
     made.add_hook(
         "onMessage",
@@ -141,16 +143,19 @@ def agent_of(trace: Trace, store: SQLStore | None = None) -> Agent[Any]:
 
 
 async def main(
-    engine: str, address: str, options: str, trace: str, store: str, url: str, prefix: str
+    engine: str,
+    address: str,
+    options: str,
+    trace: str,
+    store: str,
+    url: str,
+    prefix: str,
+    *deployed: str,
 ) -> None:
     module = import_module(f"hookline.durable.{engine}")
     relay = RedisRelay(url, prefix=prefix) if url else None
     telling(Trace(trace))
     # The other worker may be stopped while it writes to the file.
     opened = SQLStore(store, busy_timeout=60.0) if store else None
-    async with agent_of(Trace(trace), opened) as agent:
+    async with agent_of(Trace(trace), opened, deployed) as agent:
         await module.chats(agent, address, relay=relay, **json.loads(options)).run()
-
-
-if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))

@@ -11,7 +11,7 @@ import pytest
 from tests._postgres import NAMED
 from tests.durable._engines import Engine, Missing, places
 
-from hookline.durable._client import Client
+from hookline.durable import Client
 
 REQUIRED = {
     "postgres": NAMED is not None,

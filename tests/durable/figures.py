@@ -25,7 +25,7 @@ from tests.durable._lethal import MAX_DEATHS, Interruptions, interruptions, supe
 from tests.durable.kills import lines_of
 
 from hookline import Agent, Approve, Ask
-from hookline.durable._client import Client
+from hookline.durable import Client
 from hookline.durable._polled.claims import Selection
 from hookline.durable.postgres._connection import Connections
 from hookline.errors import RemoteChatError, StoreError, UsageError

@@ -23,7 +23,15 @@ import redis.asyncio
 from tests.durable._engines import Engine
 from tests.durable._streams import runs_of
 from tests.durable.doors import Doors, doors
-from tests.durable.kills import Workers, answer_all, lines_of, result_of, talk_of, until_taken
+from tests.durable.kills import (
+    Workers,
+    answer_all,
+    have_worked,
+    lines_of,
+    result_of,
+    talk_of,
+    until_taken,
+)
 from tests.web._redis import URL as REDIS
 from tests.web._redis import clear, new_prefix
 
@@ -86,8 +94,7 @@ async def run(engine: Engine, options: argparse.Namespace) -> bool:
                         some = random.sample(asked, min(len(asked), 20))
                         await asyncio.gather(*[web.answer(ids[n]) for n in some])
                     if workers.shots < options.kills:
-                        # Where the machine is slow, others would die before they do anything.
-                        workers.shoot(working={line.split()[0] for line in lines_of(trace)})
+                        workers.shoot(have_worked(lines_of(trace)))
                     print(f"{len(running)} chats run, {workers.shots} kills", file=sys.stderr)
                 responses = dict(zip(ids, await asyncio.gather(*results), strict=True))
                 judge = Judge(client, opened, lines_of(trace))

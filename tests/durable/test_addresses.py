@@ -15,8 +15,7 @@ from tests.durable._engines import Engine
 from tests.durable.test_postgres import Server
 
 from hookline import Agent, Approve
-from hookline.durable import chats, client
-from hookline.durable._client import Client
+from hookline.durable import Client, chats, client
 from hookline.durable._polled.database import Statement, Work
 from hookline.durable.postgres import Chats as PostgresChats
 from hookline.durable.sqlite import Chats as SQLiteChats

@@ -32,7 +32,7 @@ from hookline import (
     check_history,
     tool,
 )
-from hookline.durable._client import Client
+from hookline.durable import Client
 from hookline.errors import (
     ApprovalError,
     ChatAbortedError,
@@ -691,29 +691,40 @@ async def test_a_message_with_an_id_of_its_own_is_stored_once_wherever_its_worke
 # ── killed ──────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("store", ["", "sqlite"], ids=["alone", "with a store"])
-async def test_killed_workers_lose_and_repeat_nothing(engine: Engine, store: str) -> None:
+KILLS = Namespace(every=0.2, chats=6, store="", stop=0.0, restart=False, relay=False)
+KILLS.deploy = KILLS.addresses = False
+
+
+def long(test: Any) -> Any:
+    """Its workers may get little of a busy machine."""
+    return pytest.mark.slow(pytest.mark.timeout(900)(test))
+
+
+def kills_with(**options: Any) -> Namespace:
+    return Namespace(**{**vars(KILLS), **options})
+
+
+@long
+async def test_killed_workers_lose_and_repeat_nothing(engine: Engine) -> None:
     """The short form of scripts/dev/durable-kills."""
-    options = Namespace(every=0.2, chats=6, store=store, stop=0.0, restart=False, relay=False)
-    options.deploy = options.addresses = False
-    assert await kills.run(engine, options)
+    assert await kills.run(engine, kills_with(store="sqlite"))
 
 
+@long
 async def test_killed_workers_lose_and_repeat_nothing_when_each_kill_is_a_deploy(
     engine: Engine,
 ) -> None:
     """Hooks come and go, and each worker of Restate has an address of its own."""
-    options = Namespace(every=0.2, chats=6, store="", stop=0.0, restart=False, relay=False)
-    options.deploy = options.addresses = True
-    assert await kills.run(engine, options)
+    assert await kills.run(engine, kills_with(deploy=True, addresses=True))
 
 
+@long
 async def test_a_worker_that_slept_past_its_lease_writes_nothing(engine: Engine) -> None:
-    options = Namespace(every=0.2, chats=4, store="", stop=5.0, restart=False, relay=False)
-    options.deploy = options.addresses = False
-    assert await kills.run(engine, options)
+    stop = 5.0 if engine.name == "restate" else 1.5 * engine.options()["lease"]
+    assert await kills.run(engine, kills_with(chats=4, stop=stop))
 
 
+@long
 async def test_an_engine_that_is_killed_and_started_again_has_all_chats(
     server: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -725,7 +736,5 @@ async def test_an_engine_that_is_killed_and_started_again_has_all_chats(
         kill()
 
     monkeypatch.setattr(server.where, "kill", noted)
-    options = Namespace(every=0.2, chats=4, store="", stop=0.0, restart=True, relay=False)
-    options.deploy = options.addresses = False
-    assert await kills.run(server, options)
+    assert await kills.run(server, kills_with(chats=4, restart=True))
     assert killed

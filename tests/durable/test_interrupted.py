@@ -8,7 +8,7 @@ from typing import Any
 from tests.durable._engines import Engine
 
 from hookline import Agent, Conversation, ToolMessage
-from hookline.durable._client import Client
+from hookline.durable import Client
 from hookline.points import OnToolCallError
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call

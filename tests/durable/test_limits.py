@@ -20,8 +20,7 @@ from tests.durable.test_engines import asking, waits
 from tests.web._server import eventually
 
 from hookline import Agent, Approve, Ask, tool
-from hookline.durable import check_chats
-from hookline.durable._client import Client
+from hookline.durable import Client, check_chats
 from hookline.durable._polled.claims import Claim, Selection
 from hookline.durable._polled.deaths import TRIAL, Toll
 from hookline.durable._polled.machine import LastCall, new_name
@@ -187,7 +186,7 @@ async def test_restate_keeps_the_record_of_a_chat_as_long_as_its_outcome(
         "SELECT completion_retention AS outcome, journal_retention AS record FROM sys_invocation "
         f"WHERE target_service_key = '{id}' AND target_handler_name = 'run'"
     )
-    async with httpx.AsyncClient(headers={"accept": "application/json"}) as http:
+    async with httpx.AsyncClient(headers={"accept": "application/json"}, timeout=60) as http:
         url = f"{engine.options()['admin']}/query"
         [row] = (await http.post(url, json={"query": sql})).json()["rows"]
     assert row["record"] == row["outcome"]

@@ -23,7 +23,7 @@ from tests.durable.test_engines import asking, waits
 from tests.web._server import eventually
 
 from hookline import Agent, ApprovalRequest, Approve, Ask, Deny, Run, ToolCall, define_hook, tool
-from hookline.durable._client import Client
+from hookline.durable import Client
 from hookline.durable._polled.claims import Claim, Selection
 from hookline.durable._polled.jobs import Jobs
 from hookline.durable._polled.life import Log
@@ -108,7 +108,7 @@ async def test_a_clean_up_in_the_middle_of_a_wait_loses_no_answer(engine: Engine
         assert await client.cleanup(older_than=-1.0) == 0
         assert [request.id for request in await client.pending(id)] == [second]
         await client.answer(id, {second: Approve()})
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert (await client.result(id)).text == "Done."
     assert ran == ["a", "b"]
 

@@ -43,13 +43,20 @@ class Server:
             return threads.submit(lambda: asyncio.run(self._close())).result()
 
     async def _close(self) -> Any:
+        return await self._look("count(pg_terminate_backend(pid, 5000))")
+
+    async def runs(self, query: str) -> Any:
+        """Whether a connection of this name runs this query."""
+        return await self._look("bool_or(query = $2)", query)
+
+    async def _look(self, what: str, *arguments: str) -> Any:
         asyncpg: Any = import_module("asyncpg")
         connection = await asyncpg.connect(self.engine.address)
         try:
             return await connection.fetchval(
-                "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity "
-                "WHERE application_name = $1",
+                f"SELECT {what} FROM pg_stat_activity WHERE application_name = $1",
                 self.name,
+                *arguments,
             )
         finally:
             await connection.close()
@@ -130,7 +137,8 @@ async def test_a_statement_whose_connection_goes_away_meanwhile_is_a_store_error
         sleeping = asyncio.Event()
         task = asyncio.create_task(slow())
         await sleeping.wait()
-        await asyncio.sleep(0.05)
+        while not await server.runs("SELECT pg_sleep(60)"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
         assert server.close_connections() == 1
         with pytest.raises(StoreError):
             await task

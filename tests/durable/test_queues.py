@@ -9,7 +9,7 @@ import pytest
 from tests.durable._engines import Engine
 
 from hookline import Agent
-from hookline.durable._client import Client
+from hookline.durable import Client
 from hookline.errors import RemoteChatError, UsageError
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call

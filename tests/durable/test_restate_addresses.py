@@ -160,7 +160,7 @@ async def test_restate_is_told_the_address_that_is_advertised(restate: Engine) -
     url = f"http://localhost:{restate.port}/"
     async with (
         restate.worker(answering("Hello."), bind=f"0.0.0.0:{restate.port}", advertise=url),
-        httpx.AsyncClient() as http,
+        httpx.AsyncClient(timeout=60) as http,
     ):
         answer = await http.get(f"{restate.where.admin_url}/deployments")
         assert [each["uri"] for each in answer.json()["deployments"]] == [url]

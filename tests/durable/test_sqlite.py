@@ -18,7 +18,7 @@ import pytest
 from hookline import Agent, MemoryStore
 from hookline.durable import Client, chats, client
 from hookline.durable._polled.jobs import Jobs, Signs
-from hookline.durable._polled.worker import Worker
+from hookline.durable.sqlite import Worker
 from hookline.durable.sqlite._file import File
 from hookline.errors import StoreError, UsageError
 from hookline.runtimes import Durable
@@ -339,6 +339,7 @@ def charging(ran: list[str], *turns: Any) -> Agent[Any]:
     return Agent(ScriptedModel(*turns), tools=[charge], runtime=Durable())
 
 
+@pytest.mark.slow
 async def test_a_power_cut_forgets_and_repeats_nothing_that_an_append_has_acknowledged(
     tmp_path: Path,
 ) -> None:
@@ -386,7 +387,7 @@ async def goes_on(copy: Path, id: str, turns: tuple[Any, ...]) -> None:
     again: list[str] = []
     where = f"sqlite:///{copy}"
     agent = charging(again, *turns[answered:])
-    async with client(where) as jobs, chats(agent, where), asyncio.timeout(20):
+    async with client(where) as jobs, chats(agent, where), asyncio.timeout(60):
         response = await jobs.result(id)
     assert response.text == "Done."
     begun = len(re.findall(r'"kind":"begin","key":"step/\d+/call/[^"]+/run"', record))

@@ -11,7 +11,7 @@ from tests.durable._engines import Engine
 from tests.durable.test_engines import asking, waits
 
 from hookline import Agent, Approve
-from hookline.durable._client import Client
+from hookline.durable import Client
 from hookline.models import Finish, TextChunk
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call
@@ -87,7 +87,7 @@ async def test_a_queue_that_is_drained_lets_running_calls_end_and_begins_no_chat
         late = await client.start("Hi.")
         for event in bank.may_end.values():
             event.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await client.drain()
         counts = await client.counts()
         assert (counts.running, counts.queued, counts.drained) == (0, 2, True)
@@ -95,7 +95,7 @@ async def test_a_queue_that_is_drained_lets_running_calls_end_and_begins_no_chat
         with pytest.raises(TimeoutError):  # its workers look many times meanwhile
             await client.result(late, timeout=0.5)
         await client.resume()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             response = await client.result(id)
             await client.result(late)
     assert results(response) == ["pay: done", "look: done"]

@@ -130,6 +130,7 @@ async def test_a_proof_holds_for_each_kind_of_guard(row):
     assert await passed(row) == []
 
 
+@pytest.mark.slow
 async def test_no_attack_passes_on_any_road():
     """A sample; scripts/dev/guard-matrix --attacks sends all of them."""
     assert len({repr((each.name, each.arguments)) for each in ATTACKS}) == 200

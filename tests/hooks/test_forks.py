@@ -61,6 +61,7 @@ def add_and_remove(bus: HookBus[Any]) -> None:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [True, False], ids=["the same bus", "another bus"])
 def test_a_child_adds_hooks_although_a_thread_of_its_parent_was_just_adding_one(
     shared: bool,
@@ -132,6 +133,7 @@ LOCKS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @LOCKS
 def test_a_child_goes_on_although_a_thread_of_its_parent_was_just_at_it(
     work_of: Callable[[], Callable[[], object]], lock: Any

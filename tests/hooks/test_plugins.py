@@ -84,7 +84,7 @@ async def test_an_object_with_hooks_tools_and_scopes():
 
     agent = agent_of()
     before = state(agent)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         remove = await agent.use(Garden())
     assert [scope.label for scope in agent.scopes] == ["shed", "garden"]
     await agent.chat("hi")

@@ -188,7 +188,7 @@ async def test_another_thread_reads_in_a_loop_of_its_own() -> None:
                 break
         return events
 
-    limited = lambda: asyncio.run(asyncio.wait_for(read(), 20))  # noqa: E731
+    limited = lambda: asyncio.run(asyncio.wait_for(read(), 60))  # noqa: E731
     reader = asyncio.create_task(asyncio.to_thread(limited))
     await asyncio.to_thread(waits.wait)
     response = await agent.chat("hi")

@@ -8,12 +8,13 @@ import heapq
 import os
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.web._server import eventually
 
 from hookline import Agent, ToolResult
 from hookline.events import Status, ToolCallFinished
@@ -32,12 +33,15 @@ class Program:
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, str(TESTS / "_mcp_http_program.py"), str(self.port)),
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert self._process.stdout is not None
-        self.port = int(await self._process.stdout.readline())
+        line = b""
+        while not line:  # another process may have a connection from this port for a while
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, str(TESTS / "_mcp_http_program.py"), str(self.port)),
+                stdout=asyncio.subprocess.PIPE,
+            )
+            assert self._process.stdout is not None
+            line = await self._process.stdout.readline()
+        self.port = int(line)
 
     async def stop(self) -> None:
         assert self._process is not None
@@ -63,9 +67,9 @@ async def nothing_stays() -> AsyncGenerator[None]:
     """No task, no process and no open file is there afterwards that was not before."""
     before = _all()
     yield
-    for _ in range(10):  # what is closed is told to its callbacks in the next turns of the loop
-        await asyncio.sleep(0)
     gc.collect()
+    with suppress(TimeoutError):  # the other side closes its end in its own time
+        await eventually(lambda: _all() == before)
     assert _all() == before
 
 

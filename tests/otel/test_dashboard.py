@@ -223,7 +223,7 @@ class Prometheus(NamedTuple):
 
     def query(self, expr: str) -> list[dict[str, Any]]:
         query = urllib.parse.urlencode({"query": expr})
-        with urllib.request.urlopen(f"{self.url}/api/v1/query?{query}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.url}/api/v1/query?{query}", timeout=60) as answer:
             return list(json.load(answer)["data"]["result"])
 
 

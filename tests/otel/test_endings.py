@@ -306,9 +306,18 @@ async def _cancelled(agent: Agent, model: Slow) -> None:
 
 
 async def _timed_out(agent: Agent, model: Slow) -> None:
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.05):
+    async def let_it_run_out(limit: asyncio.Timeout) -> None:
+        await model.waits.wait()
+        limit.reschedule(asyncio.get_running_loop().time())
+
+    async def chat() -> None:
+        async with asyncio.timeout(None) as limit:
+            running_out = asyncio.create_task(let_it_run_out(limit))
             await agent.chat("hi")
+        await running_out
+
+    with pytest.raises(TimeoutError):
+        await chat()
 
 
 async def _third_party(agent: Agent, model: Slow) -> None:

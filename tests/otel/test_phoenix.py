@@ -36,7 +36,7 @@ class Phoenix(NamedTuple):
     grpc: str
 
     def get(self, path: str) -> Any:
-        with urllib.request.urlopen(f"{self.http}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.http}{path}", timeout=60) as answer:
             return json.load(answer)
 
     def spans(self) -> list[dict[str, Any]]:
@@ -93,7 +93,7 @@ def phoenix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Phoenix]:
 
         def up() -> bool:
             assert process.poll() is None, (home / "log").read_text()
-            with urllib.request.urlopen(f"{there.http}/healthz", timeout=10):
+            with urllib.request.urlopen(f"{there.http}/healthz", timeout=60):
                 return True
 
         until(up, 180)

@@ -330,7 +330,7 @@ async def silent(stream: Any, server: WireServer, place: str) -> None:
     async for event in stream:
         if place == "at once" or isinstance(event, TextDelta):
             break
-    await asyncio.wait_for(server.asked.wait(), 5)
+    await asyncio.wait_for(server.asked.wait(), 60)
 
 
 PLACES = {"at once": 1, "in the middle": 4000}
@@ -346,7 +346,7 @@ async def test_an_abort_closes_the_connection(kind: Any, place: str) -> None:
     ):
         await silent(stream, server, place)
         stream.abort("enough")
-        await asyncio.wait_for(server.left.wait(), 5)
+        await asyncio.wait_for(server.left.wait(), 60)
 
 
 @each_wire
@@ -355,7 +355,7 @@ async def test_a_reader_that_breaks_out_closes_the_connection(kind: Any, place: 
     async with wire(kind, Wire(LONG, stall=PLACES[place])) as (model, server):
         async with Agent(model).chat_stream("Hi.") as stream:
             await silent(stream, server, place)
-        await asyncio.wait_for(server.left.wait(), 5)
+        await asyncio.wait_for(server.left.wait(), 60)
 
 
 @each_wire
@@ -363,11 +363,11 @@ async def test_a_reader_that_breaks_out_closes_the_connection(kind: Any, place: 
 async def test_a_caller_that_is_cancelled_closes_the_connection(kind: Any, place: str) -> None:
     async with wire(kind, Wire(LONG, stall=PLACES[place])) as (model, server):
         task = asyncio.create_task(Agent(model).chat("Hi."))
-        await asyncio.wait_for(server.asked.wait(), 5)
+        await asyncio.wait_for(server.asked.wait(), 60)
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled()
-        await asyncio.wait_for(server.left.wait(), 5)
+        await asyncio.wait_for(server.left.wait(), 60)
 
 
 @each_wire
@@ -379,7 +379,7 @@ async def test_a_reader_that_is_collected_closes_the_connection(kind: Any, place
         with pytest.warns(ResourceWarning):  # noqa: PT031 - what is left is not collected at once
             del stream
             gc.collect()
-        await asyncio.wait_for(server.left.wait(), 5)
+        await asyncio.wait_for(server.left.wait(), 60)
 
 
 @each_wire

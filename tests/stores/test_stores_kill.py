@@ -33,6 +33,7 @@ def python(script: str, *arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(580)
 def test_killed_at_any_moment_nothing_is_lost_or_doubled(
     database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -154,6 +155,7 @@ async def test_the_same_answer_twice_at_the_same_moment_runs_once(
 # ── many at once ────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_hundred_at_once_on_ten_conversations(
     database: str, capsys: pytest.CaptureFixture[str]

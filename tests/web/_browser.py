@@ -50,7 +50,7 @@ class Page:
         await self.page.keyboard.press("Enter")
 
     async def sees(self, text: str) -> None:
-        await self.page.get_by_text(text).first.wait_for(timeout=15_000)
+        await self.page.get_by_text(text).first.wait_for(timeout=60_000)
 
     async def id(self) -> str:
         """The id of the conversation on the page."""
@@ -76,7 +76,7 @@ class Page:
         assert serious == [], serious
         before = await self.shown()
         await self.page.reload()
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while await self.shown() != before:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         self.assert_clean()

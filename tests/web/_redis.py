@@ -74,7 +74,7 @@ class Server:
     async def start(self) -> None:
         self._process = self._begin()
         client = redis.asyncio.Redis.from_url(self.url)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     await client.ping()

@@ -61,7 +61,7 @@ async def direct(
 
 
 def client(url: str, **headers: str) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=url, headers={**HEADERS, **headers}, timeout=30)
+    return httpx.AsyncClient(base_url=url, headers={**HEADERS, **headers}, timeout=60)
 
 
 async def conversation_of(site: Site, id: str, principal: str = "owner") -> Conversation:
@@ -70,7 +70,7 @@ async def conversation_of(site: Site, id: str, principal: str = "owner") -> Conv
     return found
 
 
-async def eventually(holds: Any, seconds: float = 15.0) -> None:
+async def eventually(holds: Any, seconds: float = 60.0) -> None:
     """Wait until something holds: for what another process or a socket must bring about."""
     async with asyncio.timeout(seconds):
         while not holds():  # noqa: ASYNC110

@@ -20,12 +20,18 @@ from hookline import Agent, Conversation, Limits, MemoryStore, Scope, Text, User
 from hookline.errors import AuthenticationError, StoreError
 from hookline.storage import RULES, Rule, list_rules
 from hookline.testing import ScriptedModel, Turn, call
-from hookline.web import Caps, OnClientAttached, OnClientDetached, OnFeedback, Page
+from hookline.web import (
+    Caps,
+    OnClientAttached,
+    OnClientDetached,
+    OnFeedback,
+    Page,
+    conversation_key,
+)
 from hookline.web._page import timelines
 from hookline.web._page.markdown import LANGUAGES, LINES, MOST, MOST_CODE, TAGS, blocks
 from hookline.web._page.timelines import BYTES
 from hookline.web._site import conversations
-from hookline.web._site.conversations import conversation_key
 from hookline.web._site.markdown import BYTES as TEXT_BYTES
 from hookline.web._site.markdown import OWN_REQUESTS, REQUESTS, TEXTS
 
@@ -193,7 +199,7 @@ async def test_markdown_that_takes_long_keeps_no_thread_from_others(
             await eventually(lambda: len(site._routes.markdown._requests) == REQUESTS)
             refused = await parse("kim")
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
-            assert await asyncio.wait_for(asyncio.to_thread(lambda: "free"), 10) == "free"
+            assert await asyncio.wait_for(asyncio.to_thread(lambda: "free"), 60) == "free"
         finally:
             gate.set()
         for answer in await asyncio.gather(*waiting):

@@ -47,7 +47,10 @@ async def test_the_ten_lines_answer(words: str) -> None:
         line for line in block.splitlines() if line and not line.startswith(("from", "import"))
     ]
     assert len(lines) <= 10
-    async with serve(names_of(words)["api"]) as url, httpx.AsyncClient(base_url=url) as http:
+    async with (
+        serve(names_of(words)["api"]) as url,
+        httpx.AsyncClient(base_url=url, timeout=60) as http,
+    ):
         answer = await http.post("/api/chat", json=request_of("ai-sdk", "hi"))
         assert text_of("ai-sdk", answer.content) == "Hello!"
 
@@ -55,7 +58,10 @@ async def test_the_ten_lines_answer(words: str) -> None:
 async def test_the_mounted_application_answers() -> None:
     headers = {"host": "chat.example.com", "origin": "https://www.example.com"}
     api = names_of("hosts=[")["api"]
-    async with serve(api) as url, httpx.AsyncClient(base_url=url, headers=headers) as http:
+    async with (
+        serve(api) as url,
+        httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http,
+    ):
         assert (await http.get("/agent/conversations")).status_code == 401
         http.headers["x-user"] = "ada"
         answer = await http.post("/agent/ai-sdk", json=request_of("ai-sdk", "hi"))
@@ -101,7 +107,7 @@ async def test_the_lifespan_lets_the_runs_end_before_it_closes_the_store(
 
 async def test_the_routes_that_detach_answer() -> None:
     api = names_of("resume_response(request")["api"]
-    async with serve(api) as url, httpx.AsyncClient(base_url=url) as http:
+    async with serve(api) as url, httpx.AsyncClient(base_url=url, timeout=60) as http:
         answer = await http.post("/chat/7", json=request_of("ai-sdk", "hi"))
         ai_sdk.check(answer.content)
         assert (await http.get("/chat/7/stream")).status_code == 204
@@ -111,7 +117,7 @@ async def test_the_routes_that_detach_answer() -> None:
 async def test_the_server_of_the_front_ends_takes_a_cookie_and_a_header() -> None:
     secret = "the secret of a session"
     api = names_of("sessions = {")["api"]
-    async with serve(api) as url, httpx.AsyncClient(base_url=url) as http:
+    async with serve(api) as url, httpx.AsyncClient(base_url=url, timeout=60) as http:
         for headers, status in (
             ({}, 401),
             ({"authorization": "Bearer another"}, 401),
@@ -168,6 +174,7 @@ async def test_a_policy_of_the_page_is_tried_out(
         assert [(verdict["now"], verdict["by"]) for verdict in report["verdicts"]] == [
             ("asks", "refund_limit")
         ]
+        await names["site"].shutdown()  # a chat that still ends would open the store again
 
 
 async def test_somebody_else_approves_what_the_application_asks(

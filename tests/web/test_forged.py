@@ -34,8 +34,7 @@ from hookline.providers.anthropic import _request as _anthropic_request
 from hookline.providers.google import _request as _google_request
 from hookline.providers.openai import _request as _openai_request
 from hookline.testing import ScriptedModel
-from hookline.web import chat_response
-from hookline.web._http.refused import Refused
+from hookline.web import Refused, chat_response
 from hookline.web._protocols import incoming
 from hookline.web._protocols.table import Protocol, parse
 

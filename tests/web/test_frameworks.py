@@ -169,7 +169,10 @@ async def test_a_route_with_a_conversation_detaches_replays_and_asks() -> None:
         Route("/chat/{id}/stream", again),
         Route("/chat/{id}/stop", stop, methods=["POST"]),
     ]
-    async with serve(Starlette(routes=routes)) as url, httpx.AsyncClient(base_url=url) as http:
+    async with (
+        serve(Starlette(routes=routes)) as url,
+        httpx.AsyncClient(base_url=url, timeout=60) as http,
+    ):
         assert (await http.get("/chat/c1/stream")).status_code == 204
         async with http.stream("POST", "/chat", json=request_of("ai-sdk", "hi")) as answer:
             await anext(answer.aiter_raw())
@@ -236,7 +239,10 @@ async def test_a_client_that_leaves_is_noticed_through_middleware() -> None:
         Middleware(Nothing),
     ]
     parent = Starlette(routes=[Mount("/", app=site)], middleware=middleware)
-    async with serve(parent) as url, httpx.AsyncClient(base_url=url, headers=HEADERS) as http:
+    async with (
+        serve(parent) as url,
+        httpx.AsyncClient(base_url=url, headers=HEADERS, timeout=60) as http,
+    ):
         async with http.stream("POST", "/native", json=request_of("native", "hi")) as answer:
             assert "content-encoding" not in answer.headers
             assert (await anext(answer.aiter_raw())).startswith(b": open")

@@ -66,10 +66,10 @@ class Front(Page):
         await self.press("Send")
 
     async def press(self, button: str) -> None:
-        await self.page.get_by_role("button", name=button, exact=True).click(timeout=15_000)
+        await self.page.get_by_role("button", name=button, exact=True).click(timeout=60_000)
 
     async def idle(self) -> None:
-        await self.page.get_by_role("button", name="Send", exact=True).wait_for(timeout=15_000)
+        await self.page.get_by_role("button", name="Send", exact=True).wait_for(timeout=60_000)
 
     async def said(self) -> str:
         """What was said, without the calls and their buttons."""
@@ -146,7 +146,7 @@ async def test_a_conversation(browser: Any, door: Door, name: str) -> None:
         assert await page.said() == "To Rome. Let me look. It is booked."
 
         await page.write("To Bonn.")
-        await page.page.get_by_role("button", name="Deny").wait_for(timeout=15_000)
+        await page.page.get_by_role("button", name="Deny").wait_for(timeout=60_000)
         await page.page.reload()  # while it waits
         await page.sees("ICE\\u{202e} 9")
         assert "\u202e" not in await page.text("main")

@@ -22,8 +22,7 @@ from tests.web.test_site import PROTOCOLS, Gate, asking, gated, request_of
 from hookline import Agent
 from hookline.errors import UsageError
 from hookline.testing import ScriptedModel
-from hookline.web import Caps, app
-from hookline.web._site.conversations import conversation_key
+from hookline.web import Caps, app, conversation_key
 
 ROUTES = [
     ("POST", "/native"),

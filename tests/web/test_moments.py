@@ -36,7 +36,7 @@ async def test_errors_that_fails_is_replaced_by_the_default_sentence(
         raise LookupError("secret")
 
     site = app(Agent(ScriptedModel(ValueError("x"))), token=TOKEN, describe_error=words, page=page)
-    async with serve(site) as address, client(address) as http, asyncio.timeout(10):
+    async with serve(site) as address, client(address) as http, asyncio.timeout(60):
         response = await http.post(f"/{protocol}", json=request_of(protocol, "hi"))
         assert "Something went wrong (error " in response.text
     assert "describe_error= raised LookupError; the default text is shown" in caplog.text

@@ -792,7 +792,7 @@ async def test_two_thousand_messages_are_drawn_where_they_are_looked_at(browser:
         await page.sees("More.")
         end = "(() => { const l = document.getElementById('log');"
         end += " return l.scrollHeight - l.scrollTop - l.clientHeight; })()"
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while await page.page.evaluate(end) > 60:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         page.assert_clean()

@@ -158,7 +158,7 @@ async def test_axe_finds_no_violation_in_the_inbox(browser: Any, scheme: str, wi
         assert await ann.violations() == []
         await lea.page.get_by_role("button", name="Approve", exact=True).click()
         await lea.sees("Nothing waits for your approval.")
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             await ann.sees("approved by lea")
         assert await lea.violations() == []
         assert await ann.violations() == []

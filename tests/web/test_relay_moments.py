@@ -223,7 +223,7 @@ async def test_a_redis_that_accepts_no_writes_for_a_while_is_away_for_a_while(
         redis.asyncio.Redis.from_url(server.url) as raw,
         workers(agent, "h:", url=server.url) as (a, b),
     ):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             first = asyncio.create_task(a.http.post("/native", json=request_of("native", "hi")))
             await begun(a, entries=4)
             await a.relay._writer.flush()
@@ -259,7 +259,7 @@ async def test_a_failover_that_ends_the_reading_of_streams_ends_it_for_a_moment(
         own_redis(tmp_path) as server,
         redis.asyncio.Redis.from_url(server.url) as raw,
         workers(agent, "h:", url=server.url) as (a, b),
-        asyncio.timeout(20),
+        asyncio.timeout(60),
     ):
         first = asyncio.create_task(a.http.post("/native", json=request_of("native", "hi")))
         await begun(a, entries=4)
@@ -329,7 +329,7 @@ async def test_an_event_whose_handling_failed_comes_again_at_the_same_observer(
                     return
 
         observer = relay.observe("audit")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             if anew == "observer":
                 with pytest.raises(LookupError):
                     async with observer:

@@ -92,7 +92,7 @@ async def served(
         if "--token" in arguments:
             token = arguments[arguments.index("--token") + 1]
         url = f"http://127.0.0.1:{port}"
-        async with asyncio.timeout(20), httpx.AsyncClient(base_url=url) as http:
+        async with asyncio.timeout(60), httpx.AsyncClient(base_url=url, timeout=60) as http:
             while True:
                 try:
                     await http.get("/")
@@ -109,20 +109,20 @@ async def served(
 async def test_it_serves_the_page_and_an_answer(tmp_path: Path) -> None:
     async with served(tmp_path) as (process, url, token):
         headers = {"authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(base_url=url, headers=headers) as http:
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
             assert "<title>hookline</title>" in (await http.get("/")).text
             answer = await http.post("/native", json=request_of("native", "hi"))
             assert text_of("native", answer.content) == "Hello, Ada."
             bare = await http.post("/native", json={}, headers={"authorization": ""})
             assert bare.status_code == 401
         process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await process.wait()
 
 
 async def test_only_this_machine_is_served_unless_an_address_is_named(tmp_path: Path) -> None:
     """All of 127.0.0.0/8 is this machine: another address of it stands for that of its network."""
-    async with served(tmp_path) as (_, url, _), httpx.AsyncClient() as http:
+    async with served(tmp_path) as (_, url, _), httpx.AsyncClient(timeout=60) as http:
         assert (await http.get(url)).status_code == 200
         with pytest.raises(httpx.ConnectError):
             await http.get(url.replace("127.0.0.1", "127.0.0.2"))
@@ -133,7 +133,7 @@ async def test_each_chat_gets_deps_of_its_own(tmp_path: Path, more: tuple[str, .
     options = ("--deps", "demo:customer", *more)
     async with served(tmp_path, *options, agent="demo:tells") as (process, url, token):
         headers = {"authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(base_url=url, headers=headers) as http:
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
             for name in ("Ada", "Bob"):
                 answer = await http.post("/native", json=request_of("native", "hi"))
                 assert text_of("native", answer.content) == f"deps: {name}"
@@ -169,7 +169,7 @@ async def test_a_token_that_was_supplied_is_not_printed(
     head: list[str] = []
     async with served(tmp_path, *arguments, head=head) as (process, url, _):
         headers = {"authorization": f"Bearer {secret}"}
-        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as http:
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
             assert (await http.get("/page/about")).status_code == 200
         process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(30):
@@ -184,7 +184,7 @@ async def cut_at(process: Any, number: signal.Signals, url: str, token: str) -> 
     headers = {"authorization": f"Bearer {token}"}
     data = b""
     async with (
-        httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as http,
+        httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http,
         http.stream("POST", "/native", json=request_of("native", "hi")) as answer,
     ):
         async for piece in answer.aiter_raw():
@@ -202,7 +202,7 @@ async def test_a_signal_drains_or_aborts_what_runs(
     delay = 0.4 if drain == "20" else 30.0
     async with served(tmp_path, "--drain", drain, delay=delay) as (process, url, token):
         assert type((await cut_at(process, number, url, token))[-1]).__name__ == end
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await process.wait()
         assert process.returncode in (0, -signal.SIGTERM)
 
@@ -212,7 +212,7 @@ async def test_below_nohup_a_server_outlives_its_terminal(tmp_path: Path) -> Non
     async with nohup as (process, url, token):
         assert type((await cut_at(process, signal.SIGHUP, url, token))[-1]) is ChatDone
         process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await process.wait()
 
 
@@ -317,7 +317,7 @@ async def test_several_workers_serve_behind_one_port_until_a_signal(
         headers = {"authorization": f"Bearer {token}"}
         url = f"http://127.0.0.1:{port}"
         for n in range(6):  # a new connection each: whichever worker takes it
-            async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as http:
+            async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
                 body = request_of("native", "hi", f"c{prefix[-9:-1]}{n}")
                 answer = await http.post("/native", json=body)
                 assert text_of("native", answer.content) == "Hello."
@@ -330,7 +330,7 @@ async def test_several_workers_serve_behind_one_port_until_a_signal(
             await eventually(lambda: len(children_of(process.pid)) == 2)
     finally:
         process.send_signal(number)
-        assert await asyncio.wait_for(process.wait(), 30) == 0
+        assert await asyncio.wait_for(process.wait(), 60) == 0
 
 
 async def test_workers_need_a_relay(capsys: pytest.CaptureFixture[str]) -> None:
@@ -375,7 +375,7 @@ async def test_what_a_store_keeps_is_there_after_a_restart(tmp_path: Path) -> No
     keep = ("--store", "sqlite:///chats.db", "--starter", "How are you?", "--token", "t" * 20)
     async with served(tmp_path, *keep) as (process, url, token):
         headers = {"authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as http:
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
             body = {"conversation": "a", "message": "Hi."}
             assert "chat_done" in (await http.post("/native", json=body)).text
             about = (await http.get("/page/about")).json()
@@ -384,7 +384,7 @@ async def test_what_a_store_keeps_is_there_after_a_restart(tmp_path: Path) -> No
         await process.wait()
     async with served(tmp_path, *keep) as (process, url, token):
         headers = {"authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as http:
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
             (entry,) = (await http.get("/conversations")).json()["conversations"]
             assert (entry["id"], entry["title"]) == ("a", "Hi.")
             (run,) = (await http.get("/page/a/timeline")).json()["runs"]
@@ -398,13 +398,13 @@ async def test_reload_passes_on_every_option_and_ends_its_server(
     options = ("--reload", "--description=- it is quick", "--starter=-v?", "--store=sqlite:///a.db")
     async with served(tmp_path, *options) as (process, url, token):
         headers = {"authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as http:
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
             about = (await http.get("/page/about")).json()
             assert (about["description"], about["starters"]) == ("- it is quick", ["-v?"])
         process.send_signal(number)
         async with asyncio.timeout(30):
             assert await process.wait() == 128 + signal.SIGTERM
-        async with httpx.AsyncClient() as http:
+        async with httpx.AsyncClient(timeout=60) as http:
             with pytest.raises(httpx.ConnectError):
                 await http.get(url)
 
@@ -427,13 +427,13 @@ async def test_reload_passes_the_relay_on(tmp_path: Path) -> None:
 async def test_reload_serves_what_was_changed(tmp_path: Path) -> None:
     async with served(tmp_path, "--reload") as (process, url, token):
         headers = {"authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as http:
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
             assert (await http.get("/page/about")).json()["name"] == "agent"
             source = (tmp_path / "demo.py").read_text()
             (tmp_path / "demo.py").write_text(source + '\nagent.name = "another"\n')
             line = b""
             while b"page:" not in line:  # it says that it has changed, then where it serves
-                line = await asyncio.wait_for(process.stderr.readline(), 30)
+                line = await asyncio.wait_for(process.stderr.readline(), 60)
                 assert line
             assert token.encode() in line
             assert (await http.get("/page/about")).json()["name"] == "another"

@@ -400,7 +400,7 @@ async def test_an_aborted_chat_leaves_no_process(workspace, sandbox):
 
 async def _ended(seconds):
     """Whether the command that sleeps for so long ends soon."""
-    for _ in range(100):
+    for _ in range(1200):
         if seconds not in _sleeping():
             return True
         await asyncio.sleep(0.05)
