@@ -505,8 +505,11 @@ async def places(road: Road, guard: str) -> list[str]:
 
 
 async def rows() -> list[str]:
-    """The lines of the table: where each guard lets a text through, and why."""
-    lines = []
+    """The lines of the table: where the guards let texts through, and why.
+
+    Texts with the same answers share a line.
+    """
+    texts: dict[str, list[str]] = {}
     for name, road in ROADS.items():
         cells = []
         for guard, why in (("redact", road.redact), ("guardrail", road.guardrail)):
@@ -514,8 +517,8 @@ async def rows() -> list[str]:
             cells.append("–" if why is NO_ANSWER else f"no: {', '.join(found)}" if found else "yes")
         whys = dict.fromkeys([road.redact, road.guardrail])
         reasons = [why for why in whys if why not in (None, NO_ANSWER)]
-        lines.append(f"| {name} | {' | '.join(cells)} | {'; '.join(map(str, reasons))} |")
-    return lines
+        texts.setdefault(f"{' | '.join(cells)} | {'; '.join(map(str, reasons))}", []).append(name)
+    return [f"| {'; '.join(names)} | {answers} |" for answers, names in texts.items()]
 
 
 def page() -> str:
