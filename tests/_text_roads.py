@@ -507,7 +507,7 @@ async def places(road: Road, guard: str) -> list[str]:
 async def rows() -> list[str]:
     """The lines of the table: where the guards let texts through, and why.
 
-    Texts with the same answers share a line.
+    Texts with the same answers share a line, and so do those that no guard lets through.
     """
     texts: dict[str, list[str]] = {}
     for name, road in ROADS.items():
@@ -518,7 +518,13 @@ async def rows() -> list[str]:
         whys = dict.fromkeys([road.redact, road.guardrail])
         reasons = [why for why in whys if why not in (None, NO_ANSWER)]
         texts.setdefault(f"{' | '.join(cells)} | {'; '.join(map(str, reasons))}", []).append(name)
-    return [f"| {'; '.join(names)} | {answers} |" for answers, names in texts.items()]
+    covered = sum(len(names) for answers, names in texts.items() if "no: " not in answers)
+    lines = [
+        f"| {'; '.join(names)} | {answers} |"
+        for answers, names in texts.items()
+        if "no: " in answers
+    ]
+    return [*lines, f"| {covered} other texts | yes | yes, or – |  |"]
 
 
 def page() -> str:

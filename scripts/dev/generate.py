@@ -394,29 +394,20 @@ def docs() -> str:
         "",
         "At the points of a tool call, `tools=` limits a hook to some tools, by name or pattern:",
         '`tools=["pay", "fs_*"]`. In a pattern, `*` matches any text. Names are case-sensitive.',
-        "The ready-made hooks and MCP servers use the same patterns. To match names in your own",
-        "hooks, call `hookline.points.matches`. `tools=[]` and empty names are refused, because",
-        "the hook would never run.",
+        "To match names in your own hooks, call `hookline.points.matches`.",
         "",
         'A hook at `preToolCall` that is `required` or has `on_error="deny"` or `guard=True` is',
-        "a [guard](guards.md). If the `tools=` of a guard match no tool, the first request with",
-        "tools raises `UsageError`. If only some of the names match no tool, hookline logs a",
-        "warning once. `agent.hooks()` lists the missing names as `unmatched`, and",
-        "`hookline hooks` shows these names too.",
+        "a [guard](guards.md). `agent.hooks()` and `hookline hooks` list the names in `tools=` that",
+        "match no tool.",
         "",
         "Use priorities of 200 and above for safety guards, 100 to 199 for infrastructure, 0 to 99",
         "for the application, and below 0 for post-processing.",
         "",
-        "| point | kind | may return | ends the chain |",
-        "|---|---|---|---|",
+        "| point | kind | returned types that end the chain |",
+        "|---|---|---|",
     ]
     for spec in TABLE.values():
-        allowed = (
-            "–" if spec.kind == "observer" else ", ".join(f"`{k.__name__}`" for k in spec.acts)
-        )
-        if spec.flat:
-            allowed += ", or a tuple of these"
-        cells = (f"[`{spec.name}`](#{spec.name.lower()})", spec.kind, allowed, ends(spec))
+        cells = (f"[`{spec.name}`](#{spec.name.lower()})", spec.kind, ends(spec))
         lines.append("| " + " | ".join(cells) + " |")
     lines.append("")
     for spec in TABLE.values():

@@ -79,8 +79,8 @@ def _kinds(kinds: frozenset[str]) -> str:
 
 
 def table(cells: Matrix) -> str:
-    """The matrix as a section of docs/guards.md: the roads where all hold, then the gaps."""
-    closed = [road for road, row in cells.items() if set(row.values()) == {HELD}]
+    """The matrix as a section of docs/guards.md: where a guard is passed by, and why."""
+    closed = [row for row in cells.values() if set(row.values()) == {HELD}]
     gaps: dict[tuple[int, frozenset[str]], list[str]] = {}
     for road, row in cells.items():
         passed = [kind for kind, result in row.items() if result != HELD]
@@ -88,10 +88,8 @@ def table(cells: Matrix) -> str:
             kinds = frozenset(kind for kind in passed if (reason_at(road, kind) or 0) == reason)
             gaps.setdefault((reason, kinds), []).append(road)
     lines = [
-        f"All {len(KINDS)} kinds of guards hold on {len(closed)} of {len(cells)} roads:",
-        f"{'; '.join(closed)}.",
-        "",
-        "On the other roads, the kinds that are not named here hold:",
+        f"All {len(KINDS)} kinds of guards hold on {len(closed)} of {len(cells)} roads. On the others,",
+        "the kinds that are not named here hold:",
         "",
         "| kind of guard | passed by on | why |",
         "|---|---|---|",
