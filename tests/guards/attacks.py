@@ -54,7 +54,7 @@ async def passed(attacks: Sequence[ToolCall], *, guard: bool = True) -> list[str
     agent, passages = make(), list[str]()
     async with door_roads(f"{__name__}:{make.__name__}") as doors:
         for attack in attacks:
-            result = await probe(agent, attack, roads=doors)
+            result = await probe(agent, attack, paths=doors)
             roads = [*result.failures("denied"), *result.left_out]
             if roads:
                 arguments = dict(attack.arguments)

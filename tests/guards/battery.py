@@ -119,7 +119,7 @@ async def passed(name: str) -> list[str]:
     target = f"tests.guards.battery:MAKERS.row{list(BATTERY).index(name)}"
     try:
         async with door_roads(target) as roads:
-            result = await probe(make(), tool_call, roads=roads)
+            result = await probe(make(), tool_call, paths=roads)
         return [*result.failures(expected), *result.left_out]
     finally:
         global_bus.clear("preToolCall")

@@ -88,7 +88,7 @@ def table(cells: Matrix) -> str:
             kinds = frozenset(kind for kind in passed if (reason_at(road, kind) or 0) == reason)
             gaps.setdefault((reason, kinds), []).append(road)
     lines = [
-        f"All {len(KINDS)} kinds of guards hold on {len(closed)} of {len(cells)} roads. On the others,",
+        f"All {len(KINDS)} kinds of guards hold on {len(closed)} of {len(cells)} paths. On the others,",
         "the kinds that are not named here hold:",
         "",
         "| kind of guard | passed by on | why |",
@@ -114,9 +114,9 @@ def promise(cells: Matrix) -> str:
     }
     lines = [
         f"A guard that you write holds on {len(cells) - len(gaps)} of the {len(cells)}",
-        "[roads to a tool](guards.md#the-roads-to-a-tool). It does not hold on these:",
+        "[paths to a tool](guards.md#the-paths-to-a-tool). It does not hold on these:",
         "",
-        "| road | why |",
+        "| path | why |",
         "|---|---|",
     ]
     for road, kind in gaps.items():

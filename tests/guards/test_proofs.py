@@ -168,7 +168,7 @@ async def test_a_guard_that_raises_is_noted():
     result = await probe(agent, BAD)
     assert result.failures("denied") == []
     assert result.notes == [
-        f"the hook 'broken' raised an exception on {len(result.passages)} roads: chat, …"
+        f"the hook 'broken' raised an exception on {len(result.passages)} paths: chat, …"
     ]
 
 
@@ -251,11 +251,11 @@ async def test_a_road_of_your_own_is_part_of_the_proof():
 
     roads = {"in a job": in_a_job, "in a queue": never}
     agent = agent_of(deny_commands("rm -rf"))
-    result = await probe(agent, BAD, roads=roads)
+    result = await probe(agent, BAD, paths=roads)
     assert result.failures("denied") == []
     assert result.passages["in a job"] == "denied"
     assert result.left_out == {"in a queue": "there is no queue"}
-    assert (await probe(agent_of(), BAD, roads=roads)).passages["in a job"] == "ran"
+    assert (await probe(agent_of(), BAD, paths=roads)).passages["in a job"] == "ran"
     assert RAN == []
 
 
@@ -301,8 +301,8 @@ def test_calls_that_every_guard_stops_are_reported_as_such(tmp_path):
     assert check(tmp_path, DENIED, "", ASKED) == (
         0,
         [
-            f'ok    bash {{"command": "rm -rf /"}}  denied on {EVERY} roads',
-            f'ok    pay {{"amount": 7}}  asked on {EVERY - ANSWERED} roads',
+            f'ok    bash {{"command": "rm -rf /"}}  denied on {EVERY} paths',
+            f'ok    pay {{"amount": 7}}  asked on {EVERY - ANSWERED} paths',
         ],
     )
 
@@ -316,7 +316,7 @@ def test_the_command_of_the_docs_proves_their_guard_and_names_one_that_is_none(t
     status, lines = check(tmp_path, line, app=app)
     assert (status, lines) == (
         0,
-        [f'ok    bash {{"command": "rm -rf /"}}  denied on {EVERY} roads'],
+        [f'ok    bash {{"command": "rm -rf /"}}  denied on {EVERY} paths'],
     )
     no_guard = app.replace(', on_error="deny"', "").partition("asyncio.run(")[0]
     status, lines = check(tmp_path, line, app=no_guard)
@@ -336,7 +336,7 @@ agent.add_hook("preToolCall", lambda ctx: Deny("no"), name="no", guard=True, inh
     assert check(tmp_path, DENIED, app=app) == (
         0,
         [
-            f'ok    bash {{"command": "rm -rf /"}}  denied on {EVERY - 3} roads',
+            f'ok    bash {{"command": "rm -rf /"}}  denied on {EVERY - 3} paths',
             "      left out: in a sub-agent of the agent (the guards have inherit=False)",
             "      left out: three sub-agents below the agent (the guards have inherit=False)",
             "      left out: withdrawn while a sub-agent waits (the guards have inherit=False)",
@@ -391,7 +391,7 @@ def guests(ctx):
     roads = ["web (AG-UI)", "withdrawn while the call waits (second process)"]
     assert [f"      ran: {road}" in lines for road in roads] == [name == "root"] * 2
     # The MCP server has no deps, so the guard raises, which refuses the call.
-    assert lines[-1] == "      the hook 'guests' raised an exception on 4 roads: MCP, …"
+    assert lines[-1] == "      the hook 'guests' raised an exception on 4 paths: MCP, …"
 
 
 NEVER = """

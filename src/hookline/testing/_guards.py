@@ -1,6 +1,6 @@
-"""Proofs for guards: a call is sent over each road to its tool, and must be refused or asked about.
+"""Proofs for guards: a call is sent over each path to its tool, and must be refused or asked about.
 
-The roads run on a copy of the agent: its hooks, and tools of the same names that only note the
+The paths run on a copy of the agent: its hooks, and tools of the same names that only note the
 call. No tool, model or store of the agent is called.
 """
 
@@ -27,30 +27,30 @@ class Probe:
     call: ToolCall
     """The call that was sent."""
     passages: dict[str, Passage] = field(default_factory=dict[str, Passage])
-    """The passage on each road, by the name of the road."""
+    """The passage on each path, by the name of the path."""
     left_out: dict[str, str] = field(default_factory=dict[str, str])
-    """The roads that were left out, with the reason."""
+    """The paths that were left out, with the reason."""
     answered: set[str] = field(default_factory=set[str])
-    """The roads on which a person or a hook allows the call."""
+    """The paths on which a person or a hook allows the call."""
     guards: set[str] = field(default_factory=set[str])
     """The names of the hooks that were asked about the call."""
     notes: list[str] = field(default_factory=list[str])
     """Remarks about the hooks: which refused the call but are not guards, and which raised."""
 
-    def roads(self, expected: Expected) -> list[str]:
-        """The roads that count if this is expected.
+    def paths(self, expected: Expected) -> list[str]:
+        """The paths that count if this is expected.
 
-        A person who changes a call approves it, so only a refusal holds on a road with an answer.
+        A person who changes a call approves it, so only a refusal holds on a path with an answer.
         """
         return [road for road in self.passages if expected == "denied" or road not in self.answered]
 
     def failures(self, expected: Expected) -> list[str]:
-        """The roads on which the call passed.
+        """The paths on which the call passed.
 
-        If a question is expected, a refusal counts too, but not on the direct road.
+        If a question is expected, a refusal counts too, but not on the direct path.
         """
         holds = ("denied",) if expected == "denied" else ("asked", "denied")
-        failures = [road for road in self.roads(expected) if self.passages[road] not in holds]
+        failures = [road for road in self.paths(expected) if self.passages[road] not in holds]
         direct = self.passages.get("chat") == "denied" and expected == "asked"
         return ["chat", *failures] if direct else failures
 
@@ -60,11 +60,11 @@ async def probe(
     call: ToolCall,
     *,
     deps: Any = None,
-    roads: Mapping[str, Walk] | None = None,
+    paths: Mapping[str, Walk] | None = None,
 ) -> Probe:
-    """Send the call over the roads to its tool; returns the passages.
+    """Send the call over the paths to its tool; returns the passages.
 
-    `roads` has further roads by name, such as one through a server of your own. Raises UsageError
+    `paths` has further paths by name, such as one through a server of your own. Raises UsageError
     if the agent has no such tool, or if the tool refuses the arguments.
     """
     entry = agent.scopes.tools.get(call.name)
@@ -75,7 +75,7 @@ async def probe(
         )
     tool = entry[0]
     result, direct, broken = Probe(call), frozenset[str](), dict[str, list[str]]()
-    walks = {**ROADS, **(roads or {})}
+    walks = {**ROADS, **(paths or {})}
     if isinstance(tool, ProviderTool):
         walks = PROVIDER_ROADS
     else:
@@ -89,7 +89,7 @@ async def probe(
             result.left_out[name] = str(exc)
             continue
         except Exception as exc:
-            exc.add_note(f"raised by the probe {call.name}({dict(call.arguments)!r}), road: {name}")
+            exc.add_note(f"raised by the probe {call.name}({dict(call.arguments)!r}), path: {name}")
             raise
         result.passages[name] = road.passage
         if road.answered:
@@ -111,7 +111,7 @@ def _notes(agent: Agent[Any], refusers: Set[str], broken: Mapping[str, list[str]
             for name in sorted(hooks & refusers)
         ),
         *(
-            f"the hook {name!r} raised an exception on {len(roads)} roads: {roads[0]}, …"
+            f"the hook {name!r} raised an exception on {len(roads)} paths: {roads[0]}, …"
             for name, roads in sorted(broken.items())
         ),
     ]
@@ -141,20 +141,20 @@ def _check(result: Probe, expected: Expected) -> None:
 
 
 async def assert_denied(agent: Agent[Any], call: ToolCall, *, deps: Any = None) -> None:
-    """Check that the agent's guards refuse this call, on every road to its tool.
+    """Check that the agent's guards refuse this call, on every path to its tool.
 
-    `await assert_denied(agent, call("bash", command="rm -rf /"))`. The roads are a chat, a stream,
+    `await assert_denied(agent, call("bash", command="rm -rf /"))`. The paths are a chat, a stream,
     a sub-agent, and calls that a later hook, a wrapper or an approver has changed. The hooks of the
     agent run; no tool, model or store of the agent is called. Raises AssertionError that names the
-    roads on which the call was not refused, and UsageError if the agent has no such tool.
+    paths on which the call was not refused, and UsageError if the agent has no such tool.
     """
     _check(await probe(agent, call, deps=deps), "denied")
 
 
 async def assert_asked(agent: Agent[Any], call: ToolCall, *, deps: Any = None) -> None:
-    """Check that this call needs an approval, on every road to its tool.
+    """Check that this call needs an approval, on every path to its tool.
 
-    On a road on which a person can no longer be asked, the call must be refused. Like
+    On a path on which a person can no longer be asked, the call must be refused. Like
     `assert_denied`, it calls no tool, model or store of the agent, and raises AssertionError.
     """
     _check(await probe(agent, call, deps=deps), "asked")

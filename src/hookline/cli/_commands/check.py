@@ -1,4 +1,4 @@
-"""`hookline check --probe`: send recorded calls over the roads to their tools, and show a table."""
+"""`hookline check --probe`: send recorded calls over the paths to their tools, and show a table."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def _check(
     results: list[tuple[Probe, Expected]] = []
     async with door_roads(target, deps) as roads:
         for tool_call, expected in calls:
-            result = await probe(agent, tool_call, deps=await make_deps(), roads=roads)
+            result = await probe(agent, tool_call, deps=await make_deps(), paths=roads)
             results.append((result, expected))
     failed = False
     for result, expected in results:
@@ -92,14 +92,14 @@ async def _check(
 
 
 def _lines(result: Probe, expected: Expected, failures: list[str]) -> Iterator[str]:
-    """One call of the table: its verdict, and the roads on which it passed or was not sent."""
+    """One call of the table: its verdict, and the paths on which it passed or was not sent."""
     mark: str = "ok"
     verdict: str = expected
-    roads = f"{len(result.roads(expected))} roads"
+    paths = f"{len(result.paths(expected))} paths"
     if failures:
-        mark, verdict, roads = "FAIL", f"not {expected}", f"{len(failures)} of {roads}"
+        mark, verdict, paths = "FAIL", f"not {expected}", f"{len(failures)} of {paths}"
     arguments = json.dumps(result.call.arguments, ensure_ascii=True)
-    yield f"{mark:<5} {result.call.name} {arguments}  {verdict} on {roads}"
+    yield f"{mark:<5} {result.call.name} {arguments}  {verdict} on {paths}"
     for road in failures:
         yield f"      {result.passages[road]}: {road}"
     for road, reason in result.left_out.items():
