@@ -174,7 +174,7 @@ def written(path: Path) -> Iterator[str]:
 def words(page: str) -> tuple[int, int]:
     """The words of a page outside of its blocks of code, and in all.
 
-    A word has a letter or a digit: the frame of a table has none. Tables that a script writes count.
+    A word has a letter or a digit; the frame of a table has none. Tables from scripts count too.
     """
     prose = re.sub(r"^(```|~~~).*?^\1\s*$", "", page, flags=re.DOTALL | re.MULTILINE)
     return len(re.findall(r"\S*\w\S*", prose)), len(re.findall(r"\S*\w\S*", page))

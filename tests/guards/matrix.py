@@ -88,8 +88,8 @@ def table(cells: Matrix) -> str:
             kinds = frozenset(kind for kind in passed if (reason_at(road, kind) or 0) == reason)
             gaps.setdefault((reason, kinds), []).append(road)
     lines = [
-        f"All {len(KINDS)} kinds of guards hold on {len(closed)} of {len(cells)} paths. On the others,",
-        "the kinds that are not named here hold:",
+        f"All {len(KINDS)} kinds of guards hold on {len(closed)} of {len(cells)} paths.",
+        "On the others, the kinds that are not named here hold:",
         "",
         "| kind of guard | passed by on | why |",
         "|---|---|---|",
