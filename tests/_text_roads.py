@@ -507,8 +507,11 @@ async def places(road: Road, guard: str) -> list[str]:
 
 
 async def rows() -> list[str]:
-    """The lines of the table: where each guard lets a text through, and why."""
-    lines = []
+    """The lines of the table: where the guards let texts through, and why.
+
+    Texts with the same answers share a line, and so do those that no guard lets through.
+    """
+    texts: dict[str, list[str]] = {}
     for name, road in ROADS.items():
         cells = []
         for guard, why in (("redact", road.redact), ("guardrail", road.guardrail)):
@@ -516,8 +519,14 @@ async def rows() -> list[str]:
             cells.append("–" if why is NO_ANSWER else f"no: {', '.join(found)}" if found else "yes")
         whys = dict.fromkeys([road.redact, road.guardrail])
         reasons = [why for why in whys if why not in (None, NO_ANSWER)]
-        lines.append(f"| {name} | {' | '.join(cells)} | {'; '.join(map(str, reasons))} |")
-    return lines
+        texts.setdefault(f"{' | '.join(cells)} | {'; '.join(map(str, reasons))}", []).append(name)
+    covered = sum(len(names) for answers, names in texts.items() if "no: " not in answers)
+    lines = [
+        f"| {'; '.join(names)} | {answers} |"
+        for answers, names in texts.items()
+        if "no: " in answers
+    ]
+    return [*lines, f"| {covered} other texts | yes | yes, or – |  |"]
 
 
 def page() -> str:

@@ -110,3 +110,7 @@ def test_a_seed_draws_the_same_sentences_again() -> None:
     assert drawn == prose.sample(20, 7)
     assert drawn != prose.sample(20, 8)
     assert len(set(drawn)) == 20
+
+
+def test_the_words_of_a_page_are_counted_without_the_frame_of_tables_and_apart_from_code() -> None:
+    assert prose.words("Two *words* –\n\n| a | b |\n|---|---|\n\n```python\nx = 1\n```\n") == (4, 7)

@@ -351,15 +351,20 @@ def docs() -> str:
         "",
         "Generated from the table in `src/hookline/_hooks/points.py` by `scripts/dev/generate.py`.",
         "",
-        "![The life of a chat, and its hook points](images/life.svg)",
-        "",
         "This page is the reference. To find the point for a task, see [Hooks by task](tasks.md).",
+        "",
+        "```py",
+        '@agent.hook("preRequest")',
+        "def be_brief(ctx: PreRequest) -> ModelRequest:",
+        '    return ctx.request.replace(system="Be brief.")',
+        "```",
+        "",
+        "![The life of a chat, and its hook points](images/life.svg)",
         "",
         "An **observer** watches; its return value is ignored. An **interceptor** returns a",
         "changed value, or `None` to change nothing; the next interceptor sees the changed value.",
         "A **wrapper** is `async def w(ctx, proceed)`: it runs before and after the operation that",
-        "it wraps. Hooks with a higher `priority` run first. Hooks of equal priority run in the",
-        "order of their registration.",
+        "it wraps.",
         "",
         "Requests, calls, answers and messages cannot be changed. Their method `replace` returns a",
         "changed copy, such as `ctx.request.replace(model=small)`. Type checkers know which fields",
@@ -394,29 +399,20 @@ def docs() -> str:
         "",
         "At the points of a tool call, `tools=` limits a hook to some tools, by name or pattern:",
         '`tools=["pay", "fs_*"]`. In a pattern, `*` matches any text. Names are case-sensitive.',
-        "The ready-made hooks and MCP servers use the same patterns. To match names in your own",
-        "hooks, call `hookline.points.matches`. `tools=[]` and empty names are refused, because",
-        "the hook would never run.",
+        "To match names in your own hooks, call `hookline.points.matches`.",
         "",
         'A hook at `preToolCall` that is `required` or has `on_error="deny"` or `guard=True` is',
-        "a [guard](guards.md). If the `tools=` of a guard match no tool, the first request with",
-        "tools raises `UsageError`. If only some of the names match no tool, hookline logs a",
-        "warning once. `agent.hooks()` lists the missing names as `unmatched`, and",
-        "`hookline hooks` shows these names too.",
+        "a [guard](guards.md). `agent.hooks()` and `hookline hooks` list the names in `tools=`",
+        "that match no tool.",
         "",
         "Use priorities of 200 and above for safety guards, 100 to 199 for infrastructure, 0 to 99",
         "for the application, and below 0 for post-processing.",
         "",
-        "| point | kind | may return | ends the chain |",
-        "|---|---|---|---|",
+        "| point | kind | returned types that end the chain |",
+        "|---|---|---|",
     ]
     for spec in TABLE.values():
-        allowed = (
-            "–" if spec.kind == "observer" else ", ".join(f"`{k.__name__}`" for k in spec.acts)
-        )
-        if spec.flat:
-            allowed += ", or a tuple of these"
-        cells = (f"[`{spec.name}`](#{spec.name.lower()})", spec.kind, allowed, ends(spec))
+        cells = (f"[`{spec.name}`](#{spec.name.lower()})", spec.kind, ends(spec))
         lines.append("| " + " | ".join(cells) + " |")
     lines.append("")
     for spec in TABLE.values():

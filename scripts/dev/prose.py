@@ -5,7 +5,7 @@ package: the texts of errors, the log, and the help of the command line. It skip
 Each phrase comes with what to write in its place. `.venv/bin/python scripts/dev/prose.py [FILE…]`
 checks some. `scripts/dev/prose.py --sample 200 --seed 1` draws sentences instead, for somebody to
 read who marks those that have to be read twice. `scripts/dev/prose.py --words` counts the words of
-pages.
+the pages in docs/, without and with their blocks of code.
 """
 
 from __future__ import annotations
@@ -171,15 +171,13 @@ def written(path: Path) -> Iterator[str]:
             yield from each.value.split("\n\n")
 
 
-# A page, or a table on a page, that a script writes.
-GENERATED = re.compile(
-    r"\A# .*\n\nGenerated from .*|<!-- [^>]* -->.*?<!-- end of [^>]* -->", re.DOTALL
-)
+def words(page: str) -> tuple[int, int]:
+    """The words of a page outside of its blocks of code, and in all.
 
-
-def words(page: str) -> int:
-    """The number of words that a person has written, code included."""
-    return len([word for word in GENERATED.sub("", page).split() if re.search(r"\w", word)])
+    A word has a letter or a digit; the frame of a table has none. Tables from scripts count too.
+    """
+    prose = re.sub(r"^(```|~~~).*?^\1\s*$", "", page, flags=re.DOTALL | re.MULTILINE)
+    return len(re.findall(r"\S*\w\S*", prose)), len(re.findall(r"\S*\w\S*", page))
 
 
 def sample(count: int, seed: int) -> list[str]:
@@ -203,14 +201,17 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("names", nargs="*", metavar="FILE")
     parser.add_argument("--sample", type=int, metavar="COUNT", help="draw sentences instead")
     parser.add_argument("--seed", type=int, default=0, help="which ones")
-    parser.add_argument("--words", action="store_true", help="count the words of the pages instead")
+    parser.add_argument("--words", action="store_true", help="count the words of docs/ instead")
     told = parser.parse_args(arguments)
     if told.words:
-        pages_by_hand = [page for page in pages() if page.suffix == ".md"]
-        counts = {page: words(page.read_text()) for page in pages_by_hand}
-        for page, count in sorted(counts.items(), key=lambda item: -item[1]):
-            print(f"{count:6} {page.relative_to(ROOT)}")
-        print(f"{sum(counts.values()):6} together")
+        counts = {page.stem: words(page.read_text()) for page in ROOT.glob("docs/*.md")}
+        counts["all of docs/"] = (
+            sum(prose for prose, _ in counts.values()),
+            sum(whole for _, whole in counts.values()),
+        )
+        print(" prose   all")
+        for page, (prose, whole) in sorted(counts.items(), key=lambda item: -item[1][0]):
+            print(f"{prose:6}{whole:6}  {page}")
         return 0
     if told.sample:
         print("\n".join(sample(told.sample, told.seed)))

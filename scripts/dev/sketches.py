@@ -86,7 +86,7 @@ STREAM: Final = Sketch(
         ("hooks", 150),
         ("the buffer: 64 events", 200),
         ("your reader", 210),
-        ("the web door", 170),
+        ("the web server", 170),
         ("browsers", 210),
     ),
     (

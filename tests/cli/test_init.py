@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from tests._terminal import Terminal, environment, program
 
+from hookline import Conversation
 from hookline.cli import main
+from hookline.cli._commands.init import APP
 from hookline.cli._commands.reload import _end, changes_between, files_of
 
 AGENT = """
@@ -64,6 +66,14 @@ def test_what_init_writes_is_talked_to(tmp_path: Path) -> None:
         terminal.expect("Run weather? [y/n/e] ")
         terminal.send("y")  # one key
         terminal.expect("18 degrees")
+
+
+async def test_each_conversation_with_the_scripted_model_of_init_asks() -> None:
+    names: dict[str, Any] = {}
+    exec(APP, names)
+    for conversation in (Conversation(), Conversation()):
+        response = await names["agent"].chat("Do I need a hat?", conversation=conversation)
+        assert [request.call.name for request in response.pending] == ["weather"]
 
 
 def test_init_changes_no_file(tmp_path: Path) -> None:

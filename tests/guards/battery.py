@@ -21,7 +21,7 @@ from hookline.errors import ToolDenied
 from hookline.hooks import approve, deny_commands
 from hookline.providers import tools as provider_tools
 from hookline.testing import Expected, ScriptedModel, call, probe
-from hookline.testing.doors import DOOR_ROADS
+from hookline.testing.doors import DOOR_PATHS
 
 BAD: Final = call("bash", command="rm -rf /")
 
@@ -116,13 +116,13 @@ MAKERS: Final = SimpleNamespace(**{f"row{n}": row[0] for n, row in enumerate(BAT
 
 
 async def passed(name: str) -> list[str]:
-    """The roads on which the call of this row passes."""
+    """The paths on which the call of this row passes."""
     make, tool_call, expected = BATTERY[name]
     target = f"tests.guards.battery:MAKERS.row{list(BATTERY).index(name)}"
     try:
         async with aclosing(SecondProcess(target, None)) as second:
-            roads = {**DOOR_ROADS, **second.roads}
-            result = await probe(make(), tool_call, roads=roads)
+            paths = {**DOOR_PATHS, **second.paths}
+            result = await probe(make(), tool_call, paths=paths)
         return [*result.failures(expected), *result.left_out]
     finally:
         global_bus.clear("preToolCall")
@@ -132,14 +132,14 @@ async def main() -> int:
     """Probe the agents; returns 1 at the first whose call passes, or whose chat breaks."""
     for name in BATTERY:
         try:
-            roads = await passed(name)
+            paths = await passed(name)
         except Exception as exc:
-            roads = [*getattr(exc, "__notes__", ())]
-            if not any(note.startswith("raised by the probe") for note in roads):
+            paths = [*getattr(exc, "__notes__", ())]
+            if not any(note.startswith("raised by the probe") for note in paths):
                 raise
-        if roads:
-            more = f" and {len(roads) - 1} more" if roads[1:] else ""
-            print(f"{name}: {roads[0]}{more}")
+        if paths:
+            more = f" and {len(paths) - 1} more" if paths[1:] else ""
+            print(f"{name}: {paths[0]}{more}")
             return 1
     return 0
 

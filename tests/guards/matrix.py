@@ -68,19 +68,37 @@ async def matrix() -> Matrix:
     return {name: {kind: await passage(kind, name) for kind in KINDS} for name in ROADS}
 
 
-def _mark(road: str, kind: str, result: str) -> str:
-    return "✓" if result == HELD else str(reason_at(road, kind) or "**ran**")
+def _kinds(kinds: frozenset[str]) -> str:
+    """The names of these kinds of guards, or of the others if those are fewer."""
+    others = [kind for kind in KINDS if kind not in kinds]
+    if not others:
+        return "all"
+    if len(others) < len(kinds):
+        return f"all but {', '.join(f'`{kind}`' for kind in others)}"
+    return ", ".join(f"`{kind}`" for kind in KINDS if kind in kinds)
 
 
 def table(cells: Matrix) -> str:
-    """The matrix as a section of docs/guards.md."""
-    kinds = " | ".join(f"`{kind}`" for kind in KINDS)
-    lines = [f"| road | {kinds} |", "|---" * (len(KINDS) + 1) + "|"]
-    for name, row in cells.items():
-        marks = [_mark(name, kind, row[kind]) for kind in KINDS]
-        lines.append(f"| {name} | {' | '.join(marks)} |")
-    reasons = [f"{number}. {text}" for number, (_, _, text) in enumerate(REASONS, 1)]
-    return "\n".join([*lines, "", "The numbers are the reasons:", "", *reasons])
+    """The matrix as a section of docs/guards.md: where a guard is passed by, and why."""
+    closed = [row for row in cells.values() if set(row.values()) == {HELD}]
+    gaps: dict[tuple[int, frozenset[str]], list[str]] = {}
+    for road, row in cells.items():
+        passed = [kind for kind, result in row.items() if result != HELD]
+        for reason in {reason_at(road, kind) or 0 for kind in passed}:
+            kinds = frozenset(kind for kind in passed if (reason_at(road, kind) or 0) == reason)
+            gaps.setdefault((reason, kinds), []).append(road)
+    lines = [
+        f"All {len(KINDS)} kinds of guards hold on {len(closed)} of {len(cells)} paths.",
+        "On the others, the kinds that are not named here hold:",
+        "",
+        "| kind of guard | passed by on | why |",
+        "|---|---|---|",
+    ]
+    for (reason, kinds), names in sorted(gaps.items(), key=lambda gap: gap[0][0]):
+        why = REASONS[reason - 1][2] if reason else "**no reason**"
+        first = [*names[:3], f"and {len(names) - 3} more"] if len(names) > 7 else names
+        lines.append(f"| {_kinds(kinds)} | {'; '.join(first)} | {why} |")
+    return "\n".join(lines)
 
 
 OWN: Final = ("required", "declared", "add_hook", "add_hook, last", "tools=", "inherit=True")
@@ -96,9 +114,9 @@ def promise(cells: Matrix) -> str:
     }
     lines = [
         f"A guard that you write holds on {len(cells) - len(gaps)} of the {len(cells)}",
-        "[roads to a tool](guards.md#the-roads-to-a-tool). It does not hold on these:",
+        "[paths to a tool](guards.md#the-paths-to-a-tool). It does not hold on these:",
         "",
-        "| road | why |",
+        "| path | why |",
         "|---|---|",
     ]
     for road, kind in gaps.items():

@@ -1,4 +1,4 @@
-"""assert_denied, assert_asked and `hookline check`: a call is sent over the roads to its tool."""
+"""assert_denied, assert_asked and `hookline check`: a call is sent over the paths to its tool."""
 
 import random
 import re
@@ -25,9 +25,9 @@ from hookline.testing import (
     call,
     probe,
 )
-from hookline.testing._guard_roads import ROADS
-from hookline.testing.doors import DOOR_ROADS
-from hookline.testing.doors._mcp import MCP_ROADS
+from hookline.testing._guard_paths import PATHS
+from hookline.testing.doors import DOOR_PATHS
+from hookline.testing.doors._mcp import MCP_PATHS
 
 RAN = []
 
@@ -54,16 +54,16 @@ def asks(ctx):
 
 
 @pytest.mark.parametrize("hook", [deny_commands("rm -rf"), allow_tools("other")])
-async def test_a_ready_made_guard_denies_the_call_on_every_road(hook):
+async def test_a_ready_made_guard_denies_the_call_on_every_path(hook):
     await assert_denied(agent_of(hook), BAD)
     assert RAN == []
 
 
-async def test_a_guard_is_proved_on_the_roads_through_the_doors_too():
-    await assert_denied(agent_of(deny_commands("rm -rf")), BAD, roads=DOOR_ROADS)
-    await assert_asked(agent_of(approve("bash")), BAD, roads=DOOR_ROADS)
+async def test_a_guard_is_proved_on_the_paths_through_the_doors_too():
+    await assert_denied(agent_of(deny_commands("rm -rf")), BAD, paths=DOOR_PATHS)
+    await assert_asked(agent_of(approve("bash")), BAD, paths=DOOR_PATHS)
     with pytest.raises(AssertionError, match="but was not") as caught:
-        await assert_denied(agent_of(), BAD, roads=DOOR_ROADS)
+        await assert_denied(agent_of(), BAD, paths=DOOR_PATHS)
     lines = str(caught.value).splitlines()
     assert {"  web (native): ran", "  web (AI SDK): ran", "  web (AG-UI): ran", "  MCP: ran"} <= {
         *lines
@@ -71,7 +71,7 @@ async def test_a_guard_is_proved_on_the_roads_through_the_doors_too():
 
 
 @pytest.mark.parametrize("options", [{"guard": True}, {"on_error": "deny"}], ids=str)
-async def test_an_own_guard_denies_the_call_on_every_road(options):
+async def test_an_own_guard_denies_the_call_on_every_path(options):
     agent = agent_of()
     agent.add_hook("preToolCall", denies, **options)
     await assert_denied(agent, BAD)
@@ -104,13 +104,13 @@ async def test_a_hook_that_is_no_guard_is_found_out():
     assert RAN == []
 
 
-async def test_an_agent_without_guards_lets_the_call_pass_on_every_road():
+async def test_an_agent_without_guards_lets_the_call_pass_on_every_path():
     with pytest.raises(AssertionError) as info:
         await assert_denied(agent_of(), BAD)
     failures = str(info.value).splitlines()[1:]
     ran = {line.strip().removesuffix(": ran") for line in failures if line.endswith(": ran")}
-    # On the other roads the call does not run, whether there is a guard or not.
-    assert ROADS.keys() - ran == {
+    # On the other paths the call does not run, whether there is a guard or not.
+    assert PATHS.keys() - ran == {
         "not offered to the model",
         "beside a call that stops the chat",
         "request changed by the approver",
@@ -131,7 +131,7 @@ async def test_a_proof_holds_for_each_kind_of_guard(row):
 
 
 @pytest.mark.slow
-async def test_no_attack_passes_on_any_road():
+async def test_no_attack_passes_on_any_path():
     """A sample; scripts/dev/guard-matrix --attacks sends all of them."""
     assert len({repr((each.name, each.arguments)) for each in ATTACKS}) == 200
     sample = random.Random(1).sample(ATTACKS, 10)
@@ -180,7 +180,7 @@ async def test_a_guard_that_raises_is_noted():
     result = await probe(agent, BAD)
     assert result.failures("denied") == []
     assert result.notes == [
-        f"the hook 'broken' raised an exception on {len(result.passages)} roads: chat, …"
+        f"the hook 'broken' raised an exception on {len(result.passages)} paths: chat, …"
     ]
 
 
@@ -189,7 +189,7 @@ async def test_a_question_is_not_a_refusal():
         await assert_denied(agent_of(approve("bash")), BAD)
 
 
-async def test_a_question_is_asked_on_every_road():
+async def test_a_question_is_asked_on_every_path():
     await assert_asked(agent_of(approve("bash")), BAD)
     agent = agent_of()
     agent.add_hook("preToolCall", asks, guard=True)
@@ -244,7 +244,7 @@ async def test_an_answer_in_place_of_the_tool_is_not_a_refusal():
         await assert_denied(agent, BAD)
 
 
-async def test_a_guard_that_reads_an_argument_gets_one_on_every_road():
+async def test_a_guard_that_reads_an_argument_gets_one_on_every_path():
     agent = agent_of()
 
     @agent.hook("preToolCall", guard=True)
@@ -254,20 +254,20 @@ async def test_a_guard_that_reads_an_argument_gets_one_on_every_road():
     await assert_denied(agent, BAD)
 
 
-async def test_a_road_of_your_own_is_part_of_the_proof():
-    async def in_a_job(road):
-        await road.guarded().chat("go", deps=road.deps)
+async def test_a_path_of_your_own_is_part_of_the_proof():
+    async def in_a_job(path):
+        await path.guarded().chat("go", deps=path.deps)
 
-    async def never(road):
+    async def never(path):
         raise LeftOutError("there is no queue")
 
-    roads = {"in a job": in_a_job, "in a queue": never}
+    paths = {"in a job": in_a_job, "in a queue": never}
     agent = agent_of(deny_commands("rm -rf"))
-    result = await probe(agent, BAD, roads=roads)
+    result = await probe(agent, BAD, paths=paths)
     assert result.failures("denied") == []
     assert result.passages["in a job"] == "denied"
     assert result.left_out == {"in a queue": "there is no queue"}
-    assert (await probe(agent_of(), BAD, roads=roads)).passages["in a job"] == "ran"
+    assert (await probe(agent_of(), BAD, paths=paths)).passages["in a job"] == "ran"
     assert RAN == []
 
 
@@ -291,8 +291,8 @@ agent = Agent(ScriptedModel(), tools=[bash, pay], hooks=[deny_commands("rm -rf")
 """
 
 
-ANSWERED = 18  # roads on which a person or a hook allows the call
-EVERY = len(ROADS) + len(DOOR_ROADS) + len(SecondProcess("", None).roads)
+ANSWERED = 18  # paths on which a person or a hook allows the call
+EVERY = len(PATHS) + len(DOOR_PATHS) + len(SecondProcess("", None).paths)
 
 
 def check(folder, *lines, app=APP, options=()):
@@ -313,8 +313,8 @@ def test_calls_that_every_guard_stops_are_reported_as_such(tmp_path):
     assert check(tmp_path, DENIED, "", ASKED) == (
         0,
         [
-            f'ok    bash {{"command": "rm -rf /"}}  denied on {EVERY} roads',
-            f'ok    pay {{"amount": 7}}  asked on {EVERY - ANSWERED} roads',
+            f'ok    bash {{"command": "rm -rf /"}}  denied on {EVERY} paths',
+            f'ok    pay {{"amount": 7}}  asked on {EVERY - ANSWERED} paths',
         ],
     )
 
@@ -328,7 +328,7 @@ def test_the_command_of_the_docs_proves_their_guard_and_names_one_that_is_none(t
     status, lines = check(tmp_path, line, app=app)
     assert (status, lines) == (
         0,
-        [f'ok    bash {{"command": "rm -rf /"}}  denied on {EVERY} roads'],
+        [f'ok    bash {{"command": "rm -rf /"}}  denied on {EVERY} paths'],
     )
     no_guard = app.replace(', on_error="deny"', "").partition("asyncio.run(")[0]
     status, lines = check(tmp_path, line, app=no_guard)
@@ -338,7 +338,7 @@ def test_the_command_of_the_docs_proves_their_guard_and_names_one_that_is_none(t
     )
 
 
-def test_a_road_that_is_left_out_is_listed_with_its_reason(tmp_path):
+def test_a_path_that_is_left_out_is_listed_with_its_reason(tmp_path):
     app = APP.replace('deny_commands("rm -rf"), approve("pay")', "")
     app += """
 from hookline import Deny
@@ -348,7 +348,7 @@ agent.add_hook("preToolCall", lambda ctx: Deny("no"), name="no", guard=True, inh
     assert check(tmp_path, DENIED, app=app) == (
         0,
         [
-            f'ok    bash {{"command": "rm -rf /"}}  denied on {EVERY - 3} roads',
+            f'ok    bash {{"command": "rm -rf /"}}  denied on {EVERY - 3} paths',
             "      left out: in a sub-agent of the agent (the guards have inherit=False)",
             "      left out: three sub-agents below the agent (the guards have inherit=False)",
             "      left out: withdrawn while a sub-agent waits (the guards have inherit=False)",
@@ -362,14 +362,14 @@ def test_a_call_that_passes_and_a_guard_that_is_never_asked_exit_with_1(tmp_path
     assert lines[0].startswith('FAIL  bash {"command": "ls"}  not denied on ')
     assert lines[1:3] == ["      ran: chat", "      ran: chat_stream"]
     assert lines[-1] == "FAIL  guard approve was never asked"
-    doors = [*DOOR_ROADS, *SecondProcess("", None).roads]
-    # The call runs on each road through a door; on this one, no answer of the front end counts.
-    assert [road for road in doors if f"      ran: {road}" not in lines] == [
+    doors = [*DOOR_PATHS, *SecondProcess("", None).paths]
+    # The call runs on each path through a door; on this one, no answer of the front end counts.
+    assert [path for path in doors if f"      ran: {path}" not in lines] == [
         "approved as another call (web, AI SDK)"
     ]
 
 
-def test_a_road_whose_extra_is_not_installed_is_left_out_with_the_command_that_installs_it(
+def test_a_path_whose_extra_is_not_installed_is_left_out_with_the_command_that_installs_it(
     tmp_path,
 ):
     for name in ("mcp", "sqlalchemy"):
@@ -382,11 +382,11 @@ def test_a_road_whose_extra_is_not_installed_is_left_out_with_the_command_that_i
         'hookline.mcp needs mcp: pip install "hookline[mcp]")',
         "store='sqlite:///probe.db' needs sqlalchemy: pip install \"hookline[sqlite]\")",
     }
-    assert len(left_out) == 2 * (len(MCP_ROADS) + len(SecondProcess("", None).roads))
+    assert len(left_out) == 2 * (len(MCP_PATHS) + len(SecondProcess("", None).paths))
 
 
 @pytest.mark.parametrize("name", ["guest", "root"])
-def test_guards_that_read_deps_get_those_of_the_command_line_on_each_road(tmp_path, name):
+def test_guards_that_read_deps_get_those_of_the_command_line_on_each_path(tmp_path, name):
     app = APP.replace('deny_commands("rm -rf"), approve("pay")', "")
     app += f"""
 from hookline import Deny
@@ -400,10 +400,10 @@ def guests(ctx):
 """
     status, lines = check(tmp_path, DENIED, app=app, options=["--deps", "app:user"])
     assert status == (0 if name == "guest" else 1)
-    roads = ["web (AG-UI)", "withdrawn while the call waits (second process)"]
-    assert [f"      ran: {road}" in lines for road in roads] == [name == "root"] * 2
+    paths = ["web (AG-UI)", "withdrawn while the call waits (second process)"]
+    assert [f"      ran: {path}" in lines for path in paths] == [name == "root"] * 2
     # The MCP server has no deps, so the guard raises, which refuses the call.
-    assert lines[-1] == "      the hook 'guests' raised an exception on 4 roads: MCP, …"
+    assert lines[-1] == "      the hook 'guests' raised an exception on 4 paths: MCP, …"
 
 
 NEVER = """

@@ -126,14 +126,14 @@ Each line of the file is a call, as JSON:
 
   {"name": "bash", "arguments": {"command": "rm -rf /"}, "expect": "denied"}
 
-`expect` is denied, the default, or asked. Each call is sent over the roads to
+`expect` is denied, the default, or asked. Each call is sent over the paths to
 its tool: a chat, a stream, sub-agents, handoffs, resumed chats, durable chats,
 the web protocols, an MCP server, a second process, and calls that a hook, a
 wrapper or an approver has changed, or that run after access was withdrawn. A
-road that does not exist for the agent, or whose extra is not installed, is
+path that does not exist for the agent, or whose extra is not installed, is
 listed as left out, with the reason. The agent's hooks run; none of its tools,
 models or stores is called. The second process imports the agent anew. The exit
-status is 1 if a call passes on a road, or if a guard was never asked.
+status is 1 if a call passes on a path, or if a guard was never asked.
 """
 
 REPLAY: Final = """Show what other hooks would have done to recorded chats.

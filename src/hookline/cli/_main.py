@@ -176,7 +176,7 @@ def check(
     ] = None,
     debug: Debug = False,
 ) -> int:
-    """Send calls over the roads to their tools, and report those that a guard lets pass."""
+    """Send calls over the paths to their tools, and report those that a guard lets pass."""
     return _check.check(agent, probe, Screen(), deps=deps)
 
 

@@ -11,7 +11,7 @@ from hookline import check_history
 from hookline.testing._descriptions import event_line, message_line
 from hookline.testing._events import collect, text_of_events
 from hookline.testing._expect import Expectation, expect
-from hookline.testing._guard_road import LeftOutError, Passage, Road, Walk
+from hookline.testing._guard_path import CallPath, LeftOutError, Passage, Walk
 from hookline.testing._guards import Expected, Probe, assert_asked, assert_denied, probe
 from hookline.testing._model_server import Failure, ModelServer
 from hookline.testing._prefix import assert_prefix_kept
@@ -24,6 +24,7 @@ from hookline.testing._turn import Answer, Part, ScriptTurn, Turn, call, raw_cal
 
 __all__ = [
     "Answer",
+    "CallPath",
     "Expectation",
     "Expected",
     "Failure",
@@ -33,7 +34,6 @@ __all__ = [
     "Passage",
     "Probe",
     "Recorder",
-    "Road",
     "ScriptError",
     "ScriptTurn",
     "ScriptedModel",

@@ -1,6 +1,6 @@
-"""Proofs for guards: a call is sent over each road to its tool, and must be refused or asked about.
+"""Proofs for guards: a call is sent over each path to its tool, and must be refused or asked about.
 
-The roads run on a copy of the agent: its hooks, and tools of the same names that only note the
+The paths run on a copy of the agent: its hooks, and tools of the same names that only note the
 call. No tool, model or store of the agent is called.
 """
 
@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias
 from hookline import Agent, ToolCall
 from hookline.errors import ToolArgumentsError, UsageError
 from hookline.models import ProviderTool
-from hookline.testing._guard_road import LeftOutError, Passage, Road, Walk
-from hookline.testing._guard_roads import PROVIDER_ROADS, ROADS
+from hookline.testing._guard_path import CallPath, LeftOutError, Passage, Walk
+from hookline.testing._guard_paths import PATHS, PROVIDER_PATHS
 
 Expected: TypeAlias = Literal["denied", "asked"]
 """What a guard must do with a call."""
@@ -27,34 +27,34 @@ class Probe:
     call: ToolCall
     """The call that was sent."""
     passages: dict[str, Passage] = field(default_factory=dict[str, Passage])
-    """The passage on each road, by the name of the road."""
+    """The passage on each path, by the name of the path."""
     left_out: dict[str, str] = field(default_factory=dict[str, str])
-    """The roads that were left out, with the reason."""
-    approved_roads: set[str] = field(default_factory=set[str])
-    """The roads on which a person or a hook allows the call."""
+    """The paths that were left out, with the reason."""
+    approved_paths: set[str] = field(default_factory=set[str])
+    """The paths on which a person or a hook allows the call."""
     guards: set[str] = field(default_factory=set[str])
     """The names of the hooks that were asked about the call."""
     notes: list[str] = field(default_factory=list[str])
     """Remarks about the hooks: which refused the call but are not guards, and which raised."""
 
-    def roads(self, expected: Expected) -> list[str]:
-        """The roads that count if this is expected.
+    def paths(self, expected: Expected) -> list[str]:
+        """The paths that count if this is expected.
 
-        A person who changes a call approves it, so only a refusal holds on a road with an answer.
+        A person who changes a call approves it, so only a refusal holds on a path with an answer.
         """
         return [
-            road
-            for road in self.passages
-            if expected == "denied" or road not in self.approved_roads
+            path
+            for path in self.passages
+            if expected == "denied" or path not in self.approved_paths
         ]
 
     def failures(self, expected: Expected) -> list[str]:
-        """The roads on which the call passed.
+        """The paths on which the call passed.
 
-        If a question is expected, a refusal counts too, but not on the direct road.
+        If a question is expected, a refusal counts too, but not on the direct path.
         """
         holds = ("denied",) if expected == "denied" else ("asked", "denied")
-        failures = [road for road in self.roads(expected) if self.passages[road] not in holds]
+        failures = [path for path in self.paths(expected) if self.passages[path] not in holds]
         direct = self.passages.get("chat") == "denied" and expected == "asked"
         return ["chat", *failures] if direct else failures
 
@@ -64,11 +64,11 @@ async def probe(
     call: ToolCall,
     *,
     deps: Any = None,
-    roads: Mapping[str, Walk] | None = None,
+    paths: Mapping[str, Walk] | None = None,
 ) -> Probe:
-    """Send the call over the roads to its tool; returns the passages.
+    """Send the call over the paths to its tool; returns the passages.
 
-    `roads` has further roads by name, such as one through a server of your own. Raises UsageError
+    `paths` has further paths by name, such as one through a server of your own. Raises UsageError
     if the agent has no such tool, or if the tool refuses the arguments.
     """
     entry = agent.scopes.tools.get(call.name)
@@ -79,30 +79,30 @@ async def probe(
         )
     tool = entry[0]
     result, direct, broken = Probe(call), frozenset[str](), dict[str, list[str]]()
-    walks = {**ROADS, **(roads or {})}
+    walks = {**PATHS, **(paths or {})}
     if isinstance(tool, ProviderTool):
-        walks = PROVIDER_ROADS
+        walks = PROVIDER_PATHS
     else:
         _check_arguments(tool, call)
     for name, walk in walks.items():
-        road = Road(agent, call, deps)
-        road.direct = direct
+        path = CallPath(agent, call, deps)
+        path.direct = direct
         try:
-            await walk(road)
+            await walk(path)
         except LeftOutError as exc:
             result.left_out[name] = str(exc)
             continue
         except Exception as exc:
-            exc.add_note(f"raised by the probe {call.name}({dict(call.arguments)!r}), road: {name}")
+            exc.add_note(f"raised by the probe {call.name}({dict(call.arguments)!r}), path: {name}")
             raise
-        result.passages[name] = road.passage
-        if road.is_approved:
-            result.approved_roads.add(name)
-        result.guards |= road.guards
-        for hook in road.broken:
+        result.passages[name] = path.passage
+        if path.is_approved:
+            result.approved_paths.add(name)
+        result.guards |= path.guards
+        for hook in path.broken:
             broken.setdefault(hook, []).append(name)
         if name == "chat":
-            direct = frozenset(road.refusers)
+            direct = frozenset(path.refusers)
     result.notes = _notes(agent, direct, broken)
     return result
 
@@ -115,8 +115,8 @@ def _notes(agent: Agent[Any], refusers: Set[str], broken: Mapping[str, list[str]
             for name in sorted(hooks & refusers)
         ),
         *(
-            f"the hook {name!r} raised an exception on {len(roads)} roads: {roads[0]}, …"
-            for name, roads in sorted(broken.items())
+            f"the hook {name!r} raised an exception on {len(paths)} paths: {paths[0]}, …"
+            for name, paths in sorted(broken.items())
         ),
     ]
 
@@ -133,10 +133,10 @@ def _check_arguments(tool: Any, call: ToolCall) -> None:
 
 
 def _check(result: Probe, expected: Expected) -> None:
-    roads = result.passages
+    paths = result.passages
     failures = result.failures(expected)
     if failures:
-        lines = "\n".join([*(f"  {name}: {roads[name]}" for name in failures), *result.notes])
+        lines = "\n".join([*(f"  {name}: {paths[name]}" for name in failures), *result.notes])
         call = result.call
         raise AssertionError(
             f"the call {call.name}({dict(call.arguments)!r}) must be {expected}, but was not:\n"
@@ -149,18 +149,18 @@ async def assert_denied(
     call: ToolCall,
     *,
     deps: Any = None,
-    roads: Mapping[str, Walk] | None = None,
+    paths: Mapping[str, Walk] | None = None,
 ) -> None:
-    """Check that the agent's guards refuse this call, on every road to its tool.
+    """Check that the agent's guards refuse this call, on every path to its tool.
 
-    `await assert_denied(agent, call("bash", command="rm -rf /"))`. The roads are a chat, a stream,
+    `await assert_denied(agent, call("bash", command="rm -rf /"))`. The paths are a chat, a stream,
     sub-agents, handoffs, durable chats, resumed chats, and calls that a later hook, a wrapper or an
-    approver has changed. `roads` adds others by name, such as `hookline.testing.doors.DOOR_ROADS`.
+    approver has changed. `paths` adds others by name, such as `hookline.testing.doors.DOOR_PATHS`.
     The hooks of the agent run; no tool, model or store of the agent is called. Raises
-    AssertionError that names the roads on which the call was not refused, and UsageError if the
+    AssertionError that names the paths on which the call was not refused, and UsageError if the
     agent has no such tool.
     """
-    _check(await probe(agent, call, deps=deps, roads=roads), "denied")
+    _check(await probe(agent, call, deps=deps, paths=paths), "denied")
 
 
 async def assert_asked(
@@ -168,12 +168,12 @@ async def assert_asked(
     call: ToolCall,
     *,
     deps: Any = None,
-    roads: Mapping[str, Walk] | None = None,
+    paths: Mapping[str, Walk] | None = None,
 ) -> None:
-    """Check that this call needs an approval, on every road to its tool.
+    """Check that this call needs an approval, on every path to its tool.
 
-    On a road on which a person can no longer be asked, the call must be refused. Like
-    `assert_denied`, it takes further roads, calls no tool, model or store of the agent, and raises
+    On a path on which a person can no longer be asked, the call must be refused. Like
+    `assert_denied`, it takes further paths, calls no tool, model or store of the agent, and raises
     AssertionError.
     """
-    _check(await probe(agent, call, deps=deps, roads=roads), "asked")
+    _check(await probe(agent, call, deps=deps, paths=paths), "asked")

@@ -1,4 +1,4 @@
-"""`hookline check --probe`: send recorded calls over the roads to their tools, and show a table."""
+"""`hookline check --probe`: send recorded calls over the paths to their tools, and show a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
 from hookline.errors import UsageError
 from hookline.testing import Expected, Probe, call, probe
-from hookline.testing.doors import DOOR_ROADS
+from hookline.testing.doors import DOOR_PATHS
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
@@ -76,9 +76,9 @@ async def _check(
     agent, make_deps = await as_agent(value, target), deps_at(deps)
     results: list[tuple[Probe, Expected]] = []
     async with aclosing(SecondProcess(target, deps)) as second:
-        roads = {**DOOR_ROADS, **second.roads}
+        paths = {**DOOR_PATHS, **second.paths}
         for tool_call, expected in calls:
-            result = await probe(agent, tool_call, deps=await make_deps(), roads=roads)
+            result = await probe(agent, tool_call, deps=await make_deps(), paths=paths)
             results.append((result, expected))
     failed = False
     for result, expected in results:
@@ -95,17 +95,17 @@ async def _check(
 
 
 def _lines(result: Probe, expected: Expected, failures: list[str]) -> Iterator[str]:
-    """One call of the table: its verdict, and the roads on which it passed or was not sent."""
+    """One call of the table: its verdict, and the paths on which it passed or was not sent."""
     mark: str = "ok"
     verdict: str = expected
-    roads = f"{len(result.roads(expected))} roads"
+    paths = f"{len(result.paths(expected))} paths"
     if failures:
-        mark, verdict, roads = "FAIL", f"not {expected}", f"{len(failures)} of {roads}"
+        mark, verdict, paths = "FAIL", f"not {expected}", f"{len(failures)} of {paths}"
     arguments = json.dumps(result.call.arguments, ensure_ascii=True)
-    yield f"{mark:<5} {result.call.name} {arguments}  {verdict} on {roads}"
-    for road in failures:
-        yield f"      {result.passages[road]}: {road}"
-    for road, reason in result.left_out.items():
-        yield f"      left out: {road} ({reason})"
+    yield f"{mark:<5} {result.call.name} {arguments}  {verdict} on {paths}"
+    for path in failures:
+        yield f"      {result.passages[path]}: {path}"
+    for path, reason in result.left_out.items():
+        yield f"      left out: {path} ({reason})"
     for note in result.notes:
         yield f"      {note}"

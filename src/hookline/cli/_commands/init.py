@@ -12,24 +12,24 @@ APP: Final = '''"""An agent with a tool and a hook. Talk to it: hookline chat ap
 
 import os
 
-from hookline import Agent, Ask
+from hookline import Agent, Ask, ModelRequest
 from hookline.points import PreToolCall
-from hookline.testing import ScriptedModel, call
+from hookline.testing import Answer, ScriptedModel, call
 
 
 async def weather(city: str) -> str:
     """Get the weather of a city."""
-    return f"18 degrees and sunny in {city}"
+    return f"18 degrees and **sunny** in {city}"
 
 
-def script() -> ScriptedModel:
-    """Make a model that plays a script: it needs no key and no network."""
-    turns = ([call("weather", city="Paris")], "It is **sunny** in Paris: 18 degrees.")
-    return ScriptedModel(*turns * 20)
+def answer(request: ModelRequest) -> Answer:
+    """Play the model, without a key or a network: call the tool, then repeat its result."""
+    last = request.messages[-1]
+    return f"The tool says: {last.text}" if last.role == "tool" else call("weather", city="Paris")
 
 
 # HOOKLINE_MODEL names a real model, such as openai:gpt-5-mini.
-model = os.environ.get("HOOKLINE_MODEL") or script()
+model = os.environ.get("HOOKLINE_MODEL") or ScriptedModel(answer, repeat=True)
 agent = Agent(model, name="helper", system="You are brief and friendly.", tools=[weather])
 
 
@@ -42,13 +42,14 @@ TEST: Final = '''"""Run it with: python -m pytest, or: python test_app.py"""
 
 import asyncio
 
-from app import agent, script
+from app import agent, answer
 
 from hookline import Approve, Conversation
+from hookline.testing import ScriptedModel
 
 
 async def ask() -> str:
-    talk, model = Conversation(), script()  # the test never calls a real model
+    talk, model = Conversation(), ScriptedModel(answer, repeat=True)  # never a real model
     response = await agent.chat("Do I need a hat in Paris?", conversation=talk, model=model)
     assert [request.call.name for request in response.pending] == ["weather"]
     answers = {request.id: Approve() for request in response.pending}

@@ -19,7 +19,7 @@ from hookline import Agent, Approve
 from hookline.cli._target import MakeDeps, as_agent, deps_at, locate
 from hookline.errors import HooklineError, UsageError
 from hookline.storage import resolve_store
-from hookline.testing import Road, call
+from hookline.testing import CallPath, call
 
 TALK: Final = "probe"
 
@@ -48,17 +48,17 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _carry_out(order: Order, agent: Agent[Any], deps: Any) -> Outcome:
-    road = Road(agent, call(order.name, order.arguments), deps)
-    answers = dict.fromkeys(order.requests, road.edited if order.edited else Approve())
+    path = CallPath(agent, call(order.name, order.arguments), deps)
+    answers = dict.fromkeys(order.requests, path.edited if order.edited else Approve())
     store: Any = resolve_store(order.store)
     async with store:
-        with road.refusing(HooklineError):
-            await road.resume(road.guarded("done", store=store), TALK, answers)
+        with path.refusing(HooklineError):
+            await path.resume(path.guarded("done", store=store), TALK, answers)
     return Outcome(
-        runs=road.runs,
-        has_refused=road.has_refused,
-        guards=road.guards,
-        refusers=road.refusers,
+        runs=path.runs,
+        has_refused=path.has_refused,
+        guards=path.guards,
+        refusers=path.refusers,
     )
 
 

@@ -1,4 +1,4 @@
-"""Roads of a probe on which another process answers, with nothing but a store in common."""
+"""Paths of a probe on which another process answers, with nothing but a store in common."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from hookline import Approve
 from hookline.cli._probe.resume import TALK, Order, Outcome
 from hookline.errors import UsageError
 from hookline.storage import resolve_store
-from hookline.testing import LeftOutError, Road, Walk
+from hookline.testing import CallPath, LeftOutError, Walk
 
 
 class SecondProcess:
-    """A process that imports the agent anew; it begins with the first road that needs it."""
+    """A process that imports the agent anew; it begins with the first path that needs it."""
 
     def __init__(self, target: str, deps: str | None) -> None:
         self._arguments = [target] if deps is None else [target, deps]
         self._process: asyncio.subprocess.Process | None = None
 
     @property
-    def roads(self) -> dict[str, Walk]:
-        """The roads through this process."""
+    def paths(self) -> dict[str, Walk]:
+        """The paths through this process."""
         return {
             "withdrawn while the call waits (second process)": self._withdrawn,
             "changed by an answer (second process)": self._changed,
@@ -42,36 +42,36 @@ class SecondProcess:
             self._process.stdin.close()
             await self._process.wait()
 
-    async def _withdrawn(self, road: Road) -> None:
+    async def _withdrawn(self, path: CallPath) -> None:
         """The guards of the agent are new: those of this process let the call wait."""
-        road.is_approved = True
+        path.is_approved = True
         async with _store() as (url, store):
-            requests = await _pending(road, road.bare(store=store))
-            await self._resume(road, url, requests)
+            requests = await _pending(path, path.bare(store=store))
+            await self._resume(path, url, requests)
 
-    async def _changed(self, road: Road) -> None:
-        road.is_approved = True
+    async def _changed(self, path: CallPath) -> None:
+        path.is_approved = True
         async with _store() as (url, store):
-            requests = await _pending(road, road.bare(road.turn(road.harmless), store=store))
-            await self._resume(road, url, requests, edited=True)
+            requests = await _pending(path, path.bare(path.turn(path.harmless), store=store))
+            await self._resume(path, url, requests, edited=True)
 
-    async def _resumed_twice(self, road: Road) -> None:
+    async def _resumed_twice(self, path: CallPath) -> None:
         """The tool runs here while the other process has the same answer."""
         async with _store() as (url, store):
-            agent = road.guarded(store=store)
-            requests = await _pending(road, agent)
+            agent = path.guarded(store=store)
+            requests = await _pending(path, agent)
 
             async def resume_there() -> None:
-                road.on_run = None
-                await self._resume(road, url, requests)
+                path.on_run = None
+                await self._resume(path, url, requests)
 
-            road.on_run = resume_there
+            path.on_run = resume_there
             answers = dict.fromkeys(requests, Approve())
-            await road.resume(agent, TALK, answers, hooks=[road.question()])
-        road.count()
+            await path.resume(agent, TALK, answers, hooks=[path.question()])
+        path.count()
 
     async def _resume(
-        self, road: Road, url: str, requests: list[str], *, edited: bool = False
+        self, path: CallPath, url: str, requests: list[str], *, edited: bool = False
     ) -> None:
         """Let the other process answer these requests, if there are any."""
         if not requests:
@@ -79,16 +79,16 @@ class SecondProcess:
         order = Order(
             store=url,
             requests=requests,
-            name=road.call.name,
-            arguments=dict(road.call.arguments),
+            name=path.call.name,
+            arguments=dict(path.call.arguments),
             edited=edited,
         )
         outcome = await self._send(order)
-        road.runs += outcome.runs
-        road.ran = road.ran or outcome.runs > 0
-        road.has_refused = road.has_refused or outcome.has_refused
-        road.guards |= outcome.guards
-        road.refusers |= outcome.refusers
+        path.runs += outcome.runs
+        path.ran = path.ran or outcome.runs > 0
+        path.has_refused = path.has_refused or outcome.has_refused
+        path.guards |= outcome.guards
+        path.refusers |= outcome.refusers
 
     async def _send(self, order: Order) -> Outcome:
         process = await self._started()
@@ -134,7 +134,7 @@ async def _store() -> AsyncGenerator[tuple[str, Any]]:
             yield url, store
 
 
-async def _pending(road: Road, agent: Any) -> list[str]:
+async def _pending(path: CallPath, agent: Any) -> list[str]:
     """The ids of the requests with which a chat ends."""
-    response = await road.chat(agent, road.question(), conversation=TALK, approver=None)
+    response = await path.chat(agent, path.question(), conversation=TALK, approver=None)
     return [request.id for request in response.pending]

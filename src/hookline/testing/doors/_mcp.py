@@ -1,4 +1,4 @@
-"""Roads of a probe through `hookline.mcp.serve`, with a client that can ask its user, or cannot."""
+"""Paths of a probe through `hookline.mcp.serve`, with a client that can ask its user, or cannot."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from hookline import Agent
 from hookline.errors import UsageError
 from hookline.mcp import serve
-from hookline.testing._guard_road import LeftOutError, Road, Walk
+from hookline.testing._guard_path import CallPath, LeftOutError, Walk
 from hookline.testing.doors._request import request, shut_down
 
 Object: TypeAlias = dict[str, Any]
@@ -66,35 +66,35 @@ async def mcp_client(agent: Agent[Any], *, can_ask: bool = True) -> AsyncGenerat
         await shut_down(served)
 
 
-async def _nobody_asked(road: Road) -> None:
-    async with mcp_client(road.guarded(), can_ask=False) as client:
+async def _nobody_asked(path: CallPath) -> None:
+    async with mcp_client(path.guarded(), can_ask=False) as client:
         result = await client.call()
-    if result["isError"] and road.deps is not None and not road.has_refused:
+    if result["isError"] and path.deps is not None and not path.has_refused:
         raise LeftOutError("the agent needs deps, which hookline.mcp does not pass")
 
 
 def _not_approved(**reply: Any) -> Walk:
-    async def walk(road: Road) -> None:
-        async with mcp_client(road.guarded()) as client:
+    async def walk(path: CallPath) -> None:
+        async with mcp_client(path.guarded()) as client:
             result = await client.call()
-            road.has_asked = "inputRequests" in result
+            path.has_asked = "inputRequests" in result
             await client.answer(result, **reply)
 
     return walk
 
 
-async def _withdrawn(road: Road) -> None:
-    road.is_approved, road.withdrawn = True, False
-    async with mcp_client(road.guarded(later=True, hooks=[road.question()])) as client:
+async def _withdrawn(path: CallPath) -> None:
+    path.is_approved, path.withdrawn = True, False
+    async with mcp_client(path.guarded(later=True, hooks=[path.question()])) as client:
         result = await client.call()
-        road.withdrawn = True
+        path.withdrawn = True
         await client.answer(result, action="accept", content={"approve": True})
 
 
-MCP_ROADS: Final[dict[str, Walk]] = {
+MCP_PATHS: Final[dict[str, Walk]] = {
     "MCP": _nobody_asked,
     "declined by the user (MCP)": _not_approved(action="decline"),
     "accepted without an approval (MCP)": _not_approved(action="accept", content={}),
     "withdrawn while the call waits (MCP)": _withdrawn,
 }
-"""The roads through an MCP server."""
+"""The paths through an MCP server."""

@@ -1,4 +1,4 @@
-"""Roads of a probe through `hookline.web.app`, in each protocol that a front end may use."""
+"""Paths of a probe through `hookline.web.app`, in each protocol that a front end may use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from secrets import token_hex
 from typing import Any, Final, TypeAlias
 
 from hookline import Agent, HookDef
-from hookline.testing._guard_road import Road, Walk
+from hookline.testing._guard_path import CallPath, Walk
 from hookline.testing.doors._request import request, shut_down
 from hookline.web import app
 
@@ -72,17 +72,17 @@ async def web_client(
         await shut_down(site)
 
 
-# ── the roads ───────────────────────────────────────────────────────────────────────────────
+# ── the paths ───────────────────────────────────────────────────────────────────────────────
 
 
 def _denied(protocol: str) -> Walk:
     """A message, and a user who denies each request."""
 
-    async def walk(road: Road) -> None:
-        async with web_client(road.guarded(), protocol, deps=road.deps) as client:
+    async def walk(path: CallPath) -> None:
+        async with web_client(path.guarded(), protocol, deps=path.deps) as client:
             waiting = await client.say()
             calls = waiting.values()
-            road.has_asked = any(road.is_meant(call["name"], call["arguments"]) for call in calls)
+            path.has_asked = any(path.is_meant(call["name"], call["arguments"]) for call in calls)
             await client.answer(waiting, approved=False)
 
     return walk
@@ -91,12 +91,12 @@ def _denied(protocol: str) -> Walk:
 def _withdrawn(protocol: str) -> Walk:
     """Access is withdrawn while the user thinks."""
 
-    async def walk(road: Road) -> None:
-        road.is_approved, road.withdrawn = True, False
-        agent, hooks = road.guarded(later=True), [road.question()]
-        async with web_client(agent, protocol, hooks=hooks, deps=road.deps) as client:
+    async def walk(path: CallPath) -> None:
+        path.is_approved, path.withdrawn = True, False
+        agent, hooks = path.guarded(later=True), [path.question()]
+        async with web_client(agent, protocol, hooks=hooks, deps=path.deps) as client:
             waiting = await client.say()
-            road.withdrawn = True
+            path.withdrawn = True
             await client.answer(waiting, approved=True)
 
     return walk
@@ -105,28 +105,28 @@ def _withdrawn(protocol: str) -> Walk:
 def _with_arguments(protocol: str) -> Walk:
     """The user approves a harmless call, with other arguments."""
 
-    async def walk(road: Road) -> None:
-        road.is_approved = True
-        agent, hooks = road.guarded(road.turn(road.harmless)), [road.question()]
-        async with web_client(agent, protocol, hooks=hooks, deps=road.deps) as client:
-            arguments = dict(road.call.arguments)
+    async def walk(path: CallPath) -> None:
+        path.is_approved = True
+        agent, hooks = path.guarded(path.turn(path.harmless)), [path.question()]
+        async with web_client(agent, protocol, hooks=hooks, deps=path.deps) as client:
+            arguments = dict(path.call.arguments)
             await client.answer(await client.say(), approved=True, arguments=arguments)
 
     return walk
 
 
-async def _approved_as_another(road: Road) -> None:
+async def _approved_as_another(path: CallPath) -> None:
     """The front end has shown a harmless call, which the user approves."""
-    road.must_differ()
-    agent, hooks = road.guarded(), [road.question()]
-    async with web_client(agent, "ai-sdk", hooks=hooks, deps=road.deps) as client:
-        arguments = dict(road.harmless.arguments)
+    path.must_differ()
+    agent, hooks = path.guarded(), [path.question()]
+    async with web_client(agent, "ai-sdk", hooks=hooks, deps=path.deps) as client:
+        arguments = dict(path.harmless.arguments)
         status = await client.answer(await client.say(), approved=True, arguments=arguments)
-        road.has_refused = road.has_refused or status == 409
+        path.has_refused = path.has_refused or status == 409
 
 
 NAMES: Final = {"native": "native", "ai-sdk": "AI SDK", "ag-ui": "AG-UI"}
-WEB_ROADS: Final[dict[str, Walk]] = {
+WEB_PATHS: Final[dict[str, Walk]] = {
     **{f"web ({name})": _denied(key) for key, name in NAMES.items()},
     **{
         f"withdrawn while the call waits (web, {name})": _withdrawn(key)
@@ -136,7 +136,7 @@ WEB_ROADS: Final[dict[str, Walk]] = {
     "changed by an answer (web, AG-UI)": _with_arguments("ag-ui"),
     "approved as another call (web, AI SDK)": _approved_as_another,
 }
-"""The roads through a web application."""
+"""The paths through a web application."""
 
 
 # ── the bodies of the requests ──────────────────────────────────────────────────────────────

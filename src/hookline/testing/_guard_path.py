@@ -1,4 +1,4 @@
-"""One road of a probe: copies of the agent, whose tools only note the call, and what became of it.
+"""One path of a probe: copies of the agent, whose tools only note the call, and what became of it.
 
 The copy has the hooks of the agent on a bus of its own, so that nothing of the agent is changed.
 `Gate` makes the guards of the copy let everything pass at first, as if access was withdrawn later.
@@ -19,8 +19,8 @@ from hookline.testing._script import ScriptedModel
 from hookline.testing._turn import call as call_of
 
 Passage: TypeAlias = Literal["denied", "asked", "ran", "not run"]
-"""The end of a road: the call was refused, asked about, run, or not run for another reason."""
-OURS: Final = "hookline probe"  # the name of the hooks on the roads
+"""The end of a path: the call was refused, asked about, run, or not run for another reason."""
+OURS: Final = "hookline probe"  # the name of the hooks on the paths
 SUB_AGENT: Final = "hookline_probe_sub_agent"
 NEXT: Final = "hookline_probe_next"  # the agent after a handoff
 OUR_TOOLS: Final = (SUB_AGENT, f"transfer_to_{NEXT}")
@@ -29,10 +29,10 @@ REFUSALS: Final = ("blocked", "stopped", "asked", "raised")
 
 
 class LeftOutError(Exception):
-    """Raised by a road that does not exist for this agent; its text is the reason."""
+    """Raised by a path that does not exist for this agent; its text is the reason."""
 
 
-class Road:
+class CallPath:
     """One run of copies of the agent with a call that must not run.
 
     Start the copy of `guarded()` with your own code, and let the model of the copy make the call.
@@ -86,7 +86,7 @@ class Road:
         return self._copy(HookBus(), turns, options)
 
     def _gated(self, hook: Any, *, later: bool) -> Any:
-        """The hook's function; it is not called for a tool of a road, which it does not know."""
+        """The hook's function; it is not called for a tool of a path, which it does not know."""
 
         def is_open(ctx: Any) -> bool:
             ours = isinstance(ctx, PreToolCall) and ctx.call.name in OUR_TOOLS
@@ -186,14 +186,14 @@ class Road:
 
     @property
     def passage(self) -> Passage:
-        """The end of the road."""
+        """The end of the path."""
         if self.ran:
             return "ran"
         if self.has_asked:
             return "asked"
         return "denied" if self.has_refused else "not run"
 
-    # ── the parts of a road ─────────────────────────────────────────────────────────────────
+    # ── the parts of a path ─────────────────────────────────────────────────────────────────
 
     def turn(self, call: ToolCall | None = None) -> Any:
         """The answer of a model that makes this call; by default the call that must not run."""
@@ -220,7 +220,7 @@ class Road:
         return define_hook("preToolCall", ask, name=OURS, priority=LAST, required=required)
 
     async def deny(self, request: Any, run: Any) -> Deny:
-        """The approver of a road: nobody approves the call."""
+        """The approver of a path: nobody approves the call."""
         self.has_asked = self.has_asked or self.is_meant(request.call.name, request.call.arguments)
         return Deny("only a probe")
 
@@ -247,8 +247,8 @@ class Road:
             await agent.resume(talk, answers, deps=self.deps, **options)
 
 
-Walk: TypeAlias = Callable[[Road], Awaitable[Any]]
-"""A function that sends the call of a road over it; it may raise LeftOutError."""
+Walk: TypeAlias = Callable[[CallPath], Awaitable[Any]]
+"""A function that sends the call of a path over it; it may raise LeftOutError."""
 
 
 def changing(arguments: Mapping[str, Any]) -> HookDef:

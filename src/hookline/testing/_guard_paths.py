@@ -1,7 +1,7 @@
-"""The roads of a probe: chats in which the call would run at the end if no guard stopped it.
+"""The paths of a probe: chats in which the call would run at the end if no guard stopped it.
 
-On most roads, no answer of a person lets the call run: it was asked for in another form, too late,
-or twice. On the roads that set `is_approved`, a person or a hook allows the call, so only a guard
+On most paths, no answer of a person lets the call run: it was asked for in another form, too late,
+or twice. On the paths that set `is_approved`, a person or a hook allows the call, so only a guard
 that refuses it must hold there.
 """
 
@@ -42,10 +42,10 @@ from hookline.testing._guard_later import (
     withdrawn_while_it_waits,
     without_the_hooks,
 )
-from hookline.testing._guard_road import (
+from hookline.testing._guard_path import (
     LAST,
     OURS,
-    Road,
+    CallPath,
     Walk,
     changing,
 )
@@ -54,168 +54,168 @@ from hookline.testing._turn import call as call_of
 # ── a chat ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def _direct(road: Road) -> None:
-    await road.chat(road.guarded())
+async def _direct(path: CallPath) -> None:
+    await path.chat(path.guarded())
 
 
-async def _streamed(road: Road) -> None:
-    stream = road.guarded().chat_stream("probe", approver=road.deny, deps=road.deps)
+async def _streamed(path: CallPath) -> None:
+    stream = path.guarded().chat_stream("probe", approver=path.deny, deps=path.deps)
     async with stream:
         async for _ in stream:
             pass
 
 
-async def _only_hooks(road: Road) -> None:
-    await road.chat(road.guarded(), only_hooks=[])
+async def _only_hooks(path: CallPath) -> None:
+    await path.chat(path.guarded(), only_hooks=[])
 
 
-async def _nobody_answers(road: Road) -> None:
-    await road.chat(road.guarded(), approver=None)
+async def _nobody_answers(path: CallPath) -> None:
+    await path.chat(path.guarded(), approver=None)
 
 
-async def _not_offered(road: Road) -> None:
+async def _not_offered(path: CallPath) -> None:
     def withhold(ctx: PreRequest[Any]) -> ModelRequest:
         return ctx.request.replace(tools=())
 
     hook = define_hook("preRequest", withhold, name=OURS, priority=LAST)
-    await road.chat(road.guarded(), hook, approver=road.approve)
+    await path.chat(path.guarded(), hook, approver=path.approve)
 
 
-async def _beside_a_stop(road: Road) -> None:
+async def _beside_a_stop(path: CallPath) -> None:
     def stop(ctx: PreToolCall[Any]) -> Stop | None:
-        if road.has_refused and ctx.call.id != "first":
+        if path.has_refused and ctx.call.id != "first":
             return None
-        road.has_refused = True  # no call of this step may begin now
+        path.has_refused = True  # no call of this step may begin now
         return Stop("only a probe")
 
-    first = call_of(road.call.name, dict(road.harmless.arguments), id="first")
+    first = call_of(path.call.name, dict(path.harmless.arguments), id="first")
     hook = define_hook("preToolCall", stop, name=OURS, priority=LAST)
-    await road.chat(road.guarded([first, road.turn()]), hook, approver=road.approve)
+    await path.chat(path.guarded([first, path.turn()]), hook, approver=path.approve)
 
 
 # ── a call that is changed ──────────────────────────────────────────────────────────────────
 
 
-async def _changed_by_a_hook(road: Road) -> None:
+async def _changed_by_a_hook(path: CallPath) -> None:
     def change(ctx: PreToolCall[Any]) -> ToolCall:
-        return ctx.call.replace(arguments=road.call.arguments)
+        return ctx.call.replace(arguments=path.call.arguments)
 
     hook = define_hook("preToolCall", change, name=OURS, priority=LAST)
-    await road.chat(road.guarded(road.turn(road.harmless)), hook)
+    await path.chat(path.guarded(path.turn(path.harmless)), hook)
 
 
-async def _changed_by_a_wrapper(road: Road) -> None:
-    await road.chat(road.guarded(road.turn(road.harmless)), changing(road.call.arguments))
+async def _changed_by_a_wrapper(path: CallPath) -> None:
+    await path.chat(path.guarded(path.turn(path.harmless)), changing(path.call.arguments))
 
 
-async def _run_again_changed(road: Road) -> None:
+async def _run_again_changed(path: CallPath) -> None:
     async def run(ctx: AroundToolCall[Any], proceed: Any) -> Any:
         await proceed()
-        return await proceed(ctx.call.replace(arguments=road.call.arguments))
+        return await proceed(ctx.call.replace(arguments=path.call.arguments))
 
     hook = define_hook("aroundToolCall", run, name=OURS, priority=LAST)
-    await road.chat(road.guarded(road.turn(road.harmless)), hook)
+    await path.chat(path.guarded(path.turn(path.harmless)), hook)
 
 
-async def _changed_by_an_approver(road: Road) -> None:
-    road.is_approved = True
-    agent = road.guarded(road.turn(road.harmless))
-    await road.chat(agent, road.question(), approver=road.edit)
+async def _changed_by_an_approver(path: CallPath) -> None:
+    path.is_approved = True
+    agent = path.guarded(path.turn(path.harmless))
+    await path.chat(agent, path.question(), approver=path.edit)
 
 
-async def _answered_by_a_hook(road: Road) -> None:
-    road.is_approved = True
+async def _answered_by_a_hook(path: CallPath) -> None:
+    path.is_approved = True
 
     def answer(ctx: PreToolCall[Any]) -> ToolResult | None:
-        if not road.is_meant(ctx.call.name, ctx.call.arguments):
+        if not path.is_meant(ctx.call.name, ctx.call.arguments):
             return None
-        road.ran = True  # it has passed the guards, which run before this hook
+        path.ran = True  # it has passed the guards, which run before this hook
         return ToolResult("only a probe")
 
     hook = define_hook("preToolCall", answer, name=OURS, priority=LAST)
-    await road.chat(road.guarded(), hook)
+    await path.chat(path.guarded(), hook)
 
 
 # ── a call that was approved ────────────────────────────────────────────────────────────────
 
 
-async def _changed_after_the_approval(road: Road) -> None:
-    road.must_differ()
-    agent, other = road.guarded(), road.harmless
-    road.call = other  # which nobody has approved
-    with road.refusing(HooklineError):
-        await road.chat(agent, changing(other.arguments), approver=road.approve)
+async def _changed_after_the_approval(path: CallPath) -> None:
+    path.must_differ()
+    agent, other = path.guarded(), path.harmless
+    path.call = other  # which nobody has approved
+    with path.refusing(HooklineError):
+        await path.chat(agent, changing(other.arguments), approver=path.approve)
 
 
-async def _run_twice(road: Road) -> None:
+async def _run_twice(path: CallPath) -> None:
     async def run(ctx: AroundToolCall[Any], proceed: Any) -> Any:
         await proceed()
         return await proceed()
 
-    agent = road.guarded(scopes=road.scopes(idempotent=False))
+    agent = path.guarded(scopes=path.scopes(idempotent=False))
     hook = define_hook("aroundToolCall", run, name=OURS, priority=LAST)
-    with road.refusing(HooklineError):
-        await road.chat(agent, hook, approver=road.approve)
-    road.count()
+    with path.refusing(HooklineError):
+        await path.chat(agent, hook, approver=path.approve)
+    path.count()
 
 
-async def _tool_replaced(road: Road) -> None:
-    agent = road.guarded()
+async def _tool_replaced(path: CallPath) -> None:
+    agent = path.guarded()
 
     async def replace(request: Any, run: Any) -> Approve:
-        for scope in road.scopes():
+        for scope in path.scopes():
             agent.scopes.unregister(scope.label)
             agent.scopes.register(scope)
         return Approve()
 
-    await road.chat(agent, approver=replace)
+    await path.chat(agent, approver=replace)
 
 
-async def _request_changed(road: Road) -> None:
-    road.must_differ()
+async def _request_changed(path: CallPath) -> None:
+    path.must_differ()
 
     async def change(request: Any, run: Any) -> Approve:
         arguments: dict[str, Any] = request.call.arguments
-        dict.update(arguments, road.call.arguments)  # pyright: ignore[reportUnknownMemberType]
+        dict.update(arguments, path.call.arguments)  # pyright: ignore[reportUnknownMemberType]
         return Approve()
 
-    with road.refusing(ApprovalError):
-        await road.chat(road.guarded(road.turn(road.harmless)), road.question(), approver=change)
+    with path.refusing(ApprovalError):
+        await path.chat(path.guarded(path.turn(path.harmless)), path.question(), approver=change)
 
 
-async def _approved_too_late(road: Road) -> None:
+async def _approved_too_late(path: CallPath) -> None:
     async def approve(request: Any, run: Any) -> Approve:
         await asyncio.Event().wait()
         return Approve()
 
-    await road.chat(road.guarded(), road.question(expires=0.001), approver=approve)
+    await path.chat(path.guarded(), path.question(expires=0.001), approver=approve)
 
 
 # ── tools of the provider ───────────────────────────────────────────────────────────────────
 
 
-async def _by_the_provider(road: Road) -> None:
+async def _by_the_provider(path: CallPath) -> None:
     """The provider runs the tool as soon as a request offers it."""
 
     async def look(ctx: AroundRequest[Any], proceed: Any) -> Any:
         tools = [tool for tool in ctx.request.tools if isinstance(tool, ProviderTool)]
-        road.ran = road.ran or any(tool.name == road.call.name for tool in tools)
+        path.ran = path.ran or any(tool.name == path.call.name for tool in tools)
         return await proceed()
 
     hook = define_hook("aroundRequest", look, name=OURS, priority=LAST)
-    with road.refusing(UsageError):
-        await road.chat(road.guarded("done"), hook)
-    road.has_refused = not road.ran
+    with path.refusing(UsageError):
+        await path.chat(path.guarded("done"), hook)
+    path.has_refused = not path.ran
 
 
-PROVIDER_ROADS: Final[dict[str, Walk]] = {"run by the provider": _by_the_provider}
-"""The roads to a tool that the provider runs."""
+PROVIDER_PATHS: Final[dict[str, Walk]] = {"run by the provider": _by_the_provider}
+"""The paths to a tool that the provider runs."""
 
 
-# ── which roads there are ───────────────────────────────────────────────────────────────────
+# ── which paths there are ───────────────────────────────────────────────────────────────────
 
 
-ROADS: Final[dict[str, Walk]] = {
+PATHS: Final[dict[str, Walk]] = {
     "chat": _direct,
     "chat_stream": _streamed,
     "only_hooks=[]": _only_hooks,
