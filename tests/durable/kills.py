@@ -85,6 +85,10 @@ class Workers:
                 self._running[place] = self._begin()
                 self.count += 1
 
+    def are_up(self, working: Container[str]) -> bool:
+        """Whether all of them are among the processes that have worked, also on a slow machine."""
+        return all(str(worker.pid) in working for worker in self._running)
+
     def shoot(self, working: Container[str] | None = None) -> None:
         """Kill one and begin another in its place; with `working`, only a process among these."""
         places = [
@@ -337,8 +341,8 @@ async def run(engine: Engine, options: argparse.Namespace) -> bool:
                 workers.shots += 1
             elif options.stop:
                 await workers.put_to_sleep(options.stop)
-            else:  # a worker that has come up, also on a slow machine
-                workers.shoot({line.partition(" ")[0] for line in lines_of(trace)})
+            elif workers.are_up({line.partition(" ")[0] for line in lines_of(trace)}):
+                workers.shoot()
 
         try:
             async with engine.client() as client:
