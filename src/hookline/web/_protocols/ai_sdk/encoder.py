@@ -181,20 +181,22 @@ class AiSdkEncoder:
             case StatusShown():
                 return self._begin(self._expected) + _status(change.event)
             case ApprovalPending():
-                request = change.request
-                if self._version < 6 or request.path:  # a client knows no calls of sub-agents
-                    return b""
-                metadata = {"questions": {request.call.id: questions_of(request)}}
-                ids = {"approvalId": request.id, "toolCallId": request.call.id}
-                return (
-                    self._begin(None)
-                    + _chunk("message-metadata", messageMetadata=metadata)
-                    + _chunk("tool-approval-request", **ids)
-                )
+                return self._ask(change.request)
             case Done() | Aborted() | Failed():
                 return self._begin(None) + self._end_texts() + self._last(change) + DONE
             case _:
                 return b""
+
+    def _ask(self, request: ApprovalRequest) -> bytes:
+        if self._version < 6 or request.path:  # a client knows no calls of sub-agents
+            return b""
+        metadata = {"questions": {request.call.id: questions_of(request)}}
+        ids = {"approvalId": request.id, "toolCallId": request.call.id}
+        return (
+            self._begin(None)
+            + _chunk("message-metadata", messageMetadata=metadata)
+            + _chunk("tool-approval-request", **ids)
+        )
 
     def _begin(self, message_id: str | None) -> bytes:
         """Write `start` before the first chunk; it needs the id of the first message."""
