@@ -117,7 +117,7 @@ class Doors:
             reply = await self._ask("GET", f"{path}/stream")
             told += told_in(protocol, reply.text)
             if reply.status_code == 204:
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.3)
         return told
 
 

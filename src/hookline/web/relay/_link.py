@@ -10,9 +10,20 @@ from typing import Any, Final
 
 import msgspec
 
+from hookline.errors import StoreError
 from hookline.web._http.refused import Refused
 from hookline.web._runs.header import Header
-from hookline.web.relay._redis import CLOSE, DURABLE, MISSING, OVER, TAKE, Names, connect, outages
+from hookline.web.relay._redis import (
+    CLOSE,
+    DURABLE,
+    MISSING,
+    OVER,
+    TAKE,
+    Names,
+    connect,
+    outages,
+    refusals,
+)
 
 logger = logging.getLogger("hookline.web")
 
@@ -48,6 +59,13 @@ class Link:
         self.lease = lease
         self.outages = outages()
         """The exceptions raised if Redis is not reachable."""
+        self.failures: tuple[type[BaseException], ...] = (
+            TimeoutError,
+            StoreError,
+            *self.outages,
+            *refusals(),
+        )
+        """The exceptions for which a durable chat continues without being shown."""
         self.commands = connect(url)
         self._take = self.commands.register_script(TAKE)
         self._missing_runs = self.commands.register_script(MISSING)

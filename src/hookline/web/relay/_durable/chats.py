@@ -20,7 +20,6 @@ from typing import Any, Final
 import msgspec
 
 from hookline import ApprovalRequest, HookDef, Message, Response, define_hook
-from hookline.errors import StoreError
 from hookline.events import (
     ApprovalRequested,
     ChatDone,
@@ -40,7 +39,6 @@ from hookline.web._runs.titles import titling
 from hookline.web.relay._codec import END, LOSS, WAITS, end_of
 from hookline.web.relay._durable.earlier_lives import OVER, name_of, principal_of, read_before
 from hookline.web.relay._link import Link
-from hookline.web.relay._redis import refusals
 from hookline.web.relay._writer import RunSink, Writer
 
 OF_ANSWER: Final = (TextDelta, ReasoningDelta, ToolCallDelta, ResponseReset)
@@ -74,7 +72,6 @@ class LifePublisher:
         self._mute = False  # nothing further is written
         self._over = False  # this life has ended
         self._ends = False  # the chat has decided its outcome
-        self._outages = (TimeoutError, StoreError, *link.outages, *refusals())
         self._last_seq = journal.past.seq
         self._more = asyncio.Event()
         self._order = asyncio.Lock()  # keeps writes in order
@@ -319,7 +316,7 @@ class LifePublisher:
         try:
             async with asyncio.timeout(self._link.lease):
                 await what
-        except self._outages as exc:
+        except self._link.failures as exc:
             self._link.complain(exc)
             self._mute = True
             if self._run is not None:
