@@ -138,7 +138,7 @@ MADE_BY_HOOKLINE = {
 CHECKED_ELSEWHERE = {
     "Conversation answer_ids",  # which only the engine passes
     "Conversation call_ids",  # likewise
-    "Probe answered",  # made by probe()
+    "Probe approved_paths",  # made by probe()
     "Probe guards",  # likewise
     "Probe notes",
     "RanCall hooks",  # made by the engine
