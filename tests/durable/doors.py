@@ -95,8 +95,10 @@ class Doors:
         begun it.
         """
         protocol, path = self._path(id)
-        shown = (await self._ask("GET", f"{path}/messages")).json()
-        body = approval_in(protocol, id, shown)
+        shown = await self._ask("GET", f"{path}/messages")
+        if shown.status_code != 200:  # the store is busy
+            return
+        body = approval_in(protocol, id, shown.json())
         if body is not None:
             self._readers[id].append(asyncio.create_task(self._begin(protocol, body)))
 
