@@ -181,16 +181,10 @@ class AiSdkEncoder:
             case StatusShown():
                 return self._begin(self._expected) + _status(change.event)
             case ApprovalPending():
-                request = change.request
-                if self._version < 6 or request.path:  # a client knows no calls of sub-agents
+                # A client knows no calls of sub-agents.
+                if self._version < 6 or change.request.path:
                     return b""
-                metadata = {"questions": {request.call.id: questions_of(request)}}
-                ids = {"approvalId": request.id, "toolCallId": request.call.id}
-                return (
-                    self._begin(None)
-                    + _chunk("message-metadata", messageMetadata=metadata)
-                    + _chunk("tool-approval-request", **ids)
-                )
+                return self._begin(None) + _approval(change.request)
             case Done() | Aborted() | Failed():
                 return self._begin(None) + self._end_texts() + self._last(change) + DONE
             case _:
@@ -302,6 +296,13 @@ class AiSdkEncoder:
         advice = _chunk("data-error", data=again, transient=True) if again else b""
         error = advice + _chunk("error", errorText=change.error.message)
         return error + self._close_step() + _chunk("finish", finishReason="error")
+
+
+def _approval(request: ApprovalRequest) -> bytes:
+    metadata = {"questions": {request.call.id: questions_of(request)}}
+    ids = {"approvalId": request.id, "toolCallId": request.call.id}
+    questions = _chunk("message-metadata", messageMetadata=metadata)
+    return questions + _chunk("tool-approval-request", **ids)
 
 
 def questions_of(request: ApprovalRequest) -> list[dict[str, Any]]:
