@@ -93,6 +93,7 @@ class Workspaces:
         return self._of(_name(self._key(run)))
 
     offload = offload
+    """Put large results of other tools aside, behind handles that `read` pages."""
 
     async def cut(self, run: Run[Any], text: str, over: int) -> str:
         """Put a text of more than `over` characters aside in the workspace of a run."""

@@ -167,6 +167,7 @@ class Workspace:
         return await self._snapshots.diff(since)
 
     offload = offload
+    """Put large results of other tools aside, behind handles that `read` pages."""
 
     # ── the model ───────────────────────────────────────────────────────────────────────────
 

@@ -181,22 +181,14 @@ class AiSdkEncoder:
             case StatusShown():
                 return self._begin(self._expected) + _status(change.event)
             case ApprovalPending():
-                return self._ask(change.request)
+                # A client knows no calls of sub-agents.
+                if self._version < 6 or change.request.path:
+                    return b""
+                return self._begin(None) + _approval(change.request)
             case Done() | Aborted() | Failed():
                 return self._begin(None) + self._end_texts() + self._last(change) + DONE
             case _:
                 return b""
-
-    def _ask(self, request: ApprovalRequest) -> bytes:
-        if self._version < 6 or request.path:  # a client knows no calls of sub-agents
-            return b""
-        metadata = {"questions": {request.call.id: questions_of(request)}}
-        ids = {"approvalId": request.id, "toolCallId": request.call.id}
-        return (
-            self._begin(None)
-            + _chunk("message-metadata", messageMetadata=metadata)
-            + _chunk("tool-approval-request", **ids)
-        )
 
     def _begin(self, message_id: str | None) -> bytes:
         """Write `start` before the first chunk; it needs the id of the first message."""
@@ -304,6 +296,13 @@ class AiSdkEncoder:
         advice = _chunk("data-error", data=again, transient=True) if again else b""
         error = advice + _chunk("error", errorText=change.error.message)
         return error + self._close_step() + _chunk("finish", finishReason="error")
+
+
+def _approval(request: ApprovalRequest) -> bytes:
+    metadata = {"questions": {request.call.id: questions_of(request)}}
+    ids = {"approvalId": request.id, "toolCallId": request.call.id}
+    questions = _chunk("message-metadata", messageMetadata=metadata)
+    return questions + _chunk("tool-approval-request", **ids)
 
 
 def questions_of(request: ApprovalRequest) -> list[dict[str, Any]]:
