@@ -125,9 +125,8 @@ def _footnote(state: Any, first: int, last: int, silent: bool) -> bool:
     opening.attrs["class"] = "footnote"
     opening.map = [first, end]
     inline = state.push("inline", "", 0)
+    inline.map, inline.children = [first, end], []
     inline.content = f"[^{match[1]}] {text.lstrip()[match.end() :].strip()}"
-    inline.map = [first, end]
-    inline.children = []
     state.push("paragraph_close", "p", -1)
     state.line = end
     return True
@@ -239,26 +238,32 @@ def _inline(tokens: list[Any]) -> list[Node]:
         if token.nesting == -1:
             opened, children = stack.pop()
             made: list[Node] = _element(opened, children)
-        elif token.type == "image":
-            address = str(token.attrs.get("src", ""))
-            name = token.content or (address if len(address) < 100 else f"{address[:60]}…")
-            made = _link(address, [f"🖼 {name}"])
-        elif token.type == "code_inline":
-            made = [["code", {}, token.content]]
-        elif token.type == "footnote_mark":
-            made = [["sup", {}, token.content]]
-        elif token.type == "text" and not any(opened and opened.tag == "a" for opened, _ in stack):
-            made = _bare_links(token.content)
-        elif token.type == "maths":
-            made = [["span", {"class": "maths"}, token.content]]
-        elif token.type == "hardbreak":
-            made = [["br", {}]]
-        elif token.type == "softbreak":
-            made = ["\n"]
         else:
-            made = [token.content] if token.content else []
+            made = _span(token, in_link=any(opened and opened.tag == "a" for opened, _ in stack))
         stack[-1][1].extend(made)
     return stack[0][1]
+
+
+def _span(token: Any, *, in_link: bool) -> list[Node]:
+    match token.type:
+        case "image":
+            address = str(token.attrs.get("src", ""))
+            name = token.content or (address if len(address) < 100 else f"{address[:60]}…")
+            return _link(address, [f"🖼 {name}"])
+        case "code_inline":
+            return [["code", {}, token.content]]
+        case "footnote_mark":
+            return [["sup", {}, token.content]]
+        case "maths":
+            return [["span", {"class": "maths"}, token.content]]
+        case "hardbreak":
+            return [["br", {}]]
+        case "softbreak":
+            return ["\n"]
+        case "text" if not in_link:
+            return _bare_links(token.content)
+        case _:
+            return [token.content] if token.content else []
 
 
 # ── code ────────────────────────────────────────────────────────────────────────────────────
