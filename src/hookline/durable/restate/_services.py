@@ -96,6 +96,8 @@ def services_of(
                 return await run_job(agent, journal, job.decode(), deps, relay)
 
         await log.read()
+        if log.outcome is not None:
+            return log.outcome
         strikes = await _strikes(context, log, reports, max_deaths)
         try:
             async with slots.slot(strikes, log.has_call, log.make_room):
@@ -214,7 +216,7 @@ async def _live(
             await log.drive(journal, task)
         finally:
             lives.discard(journal)
-        return (await task).encode()
+        return await log.end((await task).encode())
     except Halted as exc:  # this worker was stopped
         raise RetryableError("the worker was stopped", retry_after=_SOON) from exc
     except JournalError as exc:
