@@ -12,6 +12,7 @@ from hookline.runtimes import Batch
 
 _batch: Final = msgspec.json.Decoder(Batch)
 _DEATH: Final = b'{"death":'
+_OUTCOME: Final = b'{"outcome":'
 MESSAGES: Final = b'"messages"'
 """The step after which a life has collected messages."""
 
@@ -49,7 +50,7 @@ def _completion(entry: Any, kind: str) -> Any:
 
 
 def steps_of(journal: list[tuple[float, Any]]) -> list[tuple[float, bytes]]:
-    """The steps that have ended: batches, marks of deaths and of messages, and empty ones."""
+    """The steps that have ended: batches, marks of deaths and of messages, empty ones, the end."""
     completions = [(at, _completion(entry, "Run")) for at, entry in journal]
     return [(at, bytes(step["result"].get("Success", b""))) for at, step in completions if step]
 
@@ -66,9 +67,19 @@ def death_in(data: bytes) -> float | None:
     return msgspec.json.decode(data, type=dict[str, float])["death"]
 
 
+def end_with(outcome: bytes) -> bytes:
+    """Return the last step of a chat."""
+    return _OUTCOME + outcome + b"}"
+
+
+def outcome_in(data: bytes) -> bytes | None:
+    """Return the outcome of the chat, if this is its last step."""
+    return data[len(_OUTCOME) : -1] if data.startswith(_OUTCOME) else None
+
+
 def is_batch(step: bytes) -> bool:
     """Whether a step is a batch of the chat's record."""
-    return step not in (b"", MESSAGES) and death_in(step) is None
+    return step not in (b"", MESSAGES) and not step.startswith((_DEATH, _OUTCOME))
 
 
 def times_of(journal: list[tuple[float, Any]]) -> dict[str, float]:

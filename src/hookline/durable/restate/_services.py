@@ -103,6 +103,8 @@ def services_of(
                 return await run_job(agent, journal, job.decode(), deps, relay)
 
         await log.read()
+        if log.outcome is not None:
+            return log.outcome
         suspect = await _suspect(context, log, reports, max_deaths, slots)
         try:
             async with slots.slot(suspect, log.has_call, log.make_room):
@@ -231,7 +233,7 @@ async def _live(
             await log.drive(journal, task)
         finally:
             lives.discard(journal)
-        return (await task).encode()
+        return await log.end((await task).encode())
     except Halted as exc:  # this worker was stopped
         raise RetryableError("the worker was stopped", retry_after=_SOON) from exc
     except JournalError as exc:

@@ -7,7 +7,8 @@ to the engine. A step `log` stays open while the chat is active, so the connecti
 It ends empty after a while, as a sign of life, and when the chat only waits. Restate then suspends
 the workflow, and it takes up no memory until an answer arrives. If the worker dies, the step stays
 open, and the next life closes it with a mark (see `_deaths`). So a chat continues after a batch
-only once the next step is open. `_messages.py` describes how a message comes in; it does not wake a
+only once the next step is open. The last step holds the outcome: if the workflow's output is
+recorded and its end is not, the next life may make no request. `_messages.py` describes how a message comes in; it does not wake a
 chat that only waits.
 """
 
@@ -29,7 +30,7 @@ from restate.server_context import restate_context_is_replaying
 from hookline import ApprovalRequest
 from hookline.durable._job import Decision, read_decision
 from hookline.durable._polled.deaths import Progress
-from hookline.durable.restate._journal import MESSAGES, is_batch, mark
+from hookline.durable.restate._journal import MESSAGES, end_with, is_batch, mark, outcome_in
 from hookline.durable.restate._messages import Messages
 from hookline.runtimes import Batch, Halted, Journal, Line
 
@@ -82,6 +83,7 @@ class WorkflowLog:
         self._idle = idle
         self.batches: list[bytes] = []  # of earlier lives
         self.steps: list[bytes] = []  # all that have ended in earlier lives
+        self.outcome: bytes | None = None  # of a chat that has ended in an earlier life
         self.has_opened = asyncio.Event()  # whether a step of this life is open at Restate
         self.has_call = asyncio.Event()  # whether this life has recorded a call
         self.open_step: int | None = None  # its number
@@ -109,12 +111,27 @@ class WorkflowLog:
         while restate_context_is_replaying.get():
             data = await self._step(mark)
             self.steps.append(data)
+            self.outcome = outcome_in(data)
+            if self.outcome is not None:
+                break
             if data == MESSAGES:
                 await self.messages.collect()
             elif is_batch(data):
                 self.batches.append(data)
                 self._follow(data)
         return self.batches
+
+    async def end(self, outcome: bytes) -> bytes:
+        """Write the last step, and return the outcome."""
+
+        async def last() -> bytes:
+            return end_with(outcome)
+
+        step = self._step(last)
+        self.open_step = self._steps
+        await step
+        self.open_step = None
+        return outcome
 
     def _step(self, fn: Callable[[], Coroutine[Any, Any, bytes]]) -> _Future:
         self._steps += 1
