@@ -8,8 +8,8 @@ It ends empty after a while, as a sign of life, and when the chat only waits. Re
 the workflow, and it takes up no memory until an answer arrives. If the worker dies, the step stays
 open, and the next life closes it with a mark (see `_deaths`). So a chat continues after a batch
 only once the next step is open. The last step holds the outcome: if the workflow's output is
-recorded and its end is not, the next life may make no request. `_messages.py` describes how a message comes in; it does not wake a
-chat that only waits.
+recorded and its end is not, the next life may make no request. `_messages.py` describes how a
+message comes in; it does not wake a chat that only waits.
 """
 
 from __future__ import annotations
