@@ -386,7 +386,11 @@ class Client:
         Raises UsageError if the chat is not quarantined.
         """
         if not await self._board.retry(_check_id(chat_id)):
-            raise UsageError(f"chat {chat_id!r} is not quarantined; look at status({chat_id!r})")
+            state = (await self.status(chat_id)).state
+            raise UsageError(
+                f"chat {chat_id!r} is {state}, not quarantined; only a quarantined chat can be "
+                "queued again"
+            )
 
     async def delete(self, chat_id: str) -> None:
         """Delete a chat that is over, with its record, its outcome and its input.
