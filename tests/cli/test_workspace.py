@@ -132,7 +132,7 @@ def test_a_long_result_is_shown_with_its_last_line() -> None:
         return "".join(text for _, text in result_line("bash", event, 0, 40))
 
     assert shown("one\n[exit 1]") == '✓ bash "one\\n[exit 1]"'
-    assert shown("one\n" * 40 + "[exit 1]") == '✓ bash "one\\none\\none\\no… [exit 1]"'
+    assert shown("one\n" * 40 + "[exit 1]") == '✓ bash "one\\none\\none\\none\\no… [exit 1]"'
     assert shown("one " * 40).endswith("…")
 
 

@@ -298,6 +298,7 @@ async def turns(engine: Engine, foreign: int, count: int = 100) -> tuple[float, 
     await jobs.add("up", '{"agent":"theirs"}')
     for n, id in enumerate(ids):
         await jobs.add(id, '{"agent":"theirs"}' if n % 2 else "{}")
+    await jobs.take("me", 0, ids[::2], Selection(agent="mine"))  # the first looks for dead workers
     statements = 0
     fetch, run = jobs.database.fetch, jobs.database.run
 

@@ -51,7 +51,7 @@ class Mutation(NamedTuple):
 
 
 BATCH, RUN, APPROVAL = "_chat/batch.py", "_chat/run_tool.py", "_chat/approval.py"
-WEB, MCP = "web/_protocols/incoming.py", "mcp/_server/serve.py"
+WEB, MCP = "web/_protocols/incoming.py", "mcp/_server/questions.py"
 VIEWS, ONE, LOOK = "_hooks/views.py", "_hooks/one_hook.py", "_chat/guards.py"
 MUTATIONS: Final = tuple(
     Mutation(*each)

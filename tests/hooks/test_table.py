@@ -183,7 +183,7 @@ def test_the_stub_of_every_row_registers_a_hook() -> None:
     agent: Agent[Any] = Agent(ScriptedModel("Hello."))
     modules = (hookline, hookline.models, hookline.points)
     names = {name: getattr(module, name) for module in modules for name in module.__all__}
-    stubs = re.findall(r"^```py\n(.*?)^```$", DOCS, re.DOTALL | re.MULTILINE)
+    _, *stubs = re.findall(r"^```py\n(.*?)^```$", DOCS, re.DOTALL | re.MULTILINE)
     assert [len(stub.splitlines()) for stub in stubs] == [3] * len(TABLE)
     for stub in stubs:
         exec(stub, {**names, "agent": agent})

@@ -47,7 +47,7 @@ class Redis:
         self.read = 0
 
     async def state(self, key: str) -> State:
-        return State("w", HEADER, False)
+        return State("w", HEADER, over=False, ends=False, rested="")
 
     async def xrange(self, stream: str, min: bytes, count: int) -> list[Any]:
         self.read += 1

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from hookline.durable._polled.database import Database, Row, Statement, Work
 from hookline.durable._polled.deaths import MAX_DEATHS, TRIAL, Toll, outcome_of
-from hookline.durable._polled.machine import is_gone
 from hookline.durable._urls import Policy
 from hookline.errors import UsageError
 
@@ -211,18 +210,6 @@ class Claims:
                 "UPDATE hookline_job SET resting = FALSE, wake = NULL "
                 "WHERE queue = $1 AND id = ANY($2)"
             )
-            yield Statement(sql, (self._queue, ids))
-
-    def lapse(self) -> Work[None]:
-        """Let the claims of workers lapse whose processes are known to be gone."""
-        sql = "SELECT id, owner FROM hookline_job WHERE queue = $1 AND owner IS NOT NULL"
-        rows = yield Statement(sql, (self._queue,))
-        names = {
-            name for _, owner in rows if is_gone(name := worker_of(owner, self._database.boot))
-        }
-        ids = [id for id, owner in rows if worker_of(owner, self._database.boot) in names]
-        if ids:
-            sql = "UPDATE hookline_job SET lease = 0 WHERE queue = $1 AND id = ANY($2)"
             yield Statement(sql, (self._queue, ids))
 
     def sweep(self, selection: Selection) -> Work[None]:

@@ -117,7 +117,7 @@ class Worker:
         """Work until stopped or cancelled, then release the running chats for other workers."""
         await self._open()
         self._name = new_name()
-        await asyncio.to_thread(self._last_call.open)
+        self._last_call.open()
         beating = self._start(self._repeat(self._look_after))
         try:
             while not self._is_over():
