@@ -35,9 +35,18 @@ class Missing(Exception):
     """What an engine needs is not on this machine."""
 
 
+_ports: set[int] = set()
+
+
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    """A port that this process has not used: Restate remembers whose an address was."""
+    while True:
+        with socket.socket() as chosen:
+            chosen.bind(("127.0.0.1", 0))
+            port: int = chosen.getsockname()[1]
+        if port not in _ports:
+            _ports.add(port)
+            return port
 
 
 class Restate:
