@@ -329,8 +329,12 @@ async def test_a_message_that_an_answer_has_not_taken_is_given_back(browser: Any
         page.assert_clean()
 
 
-async def test_a_message_that_a_hook_refuses_is_given_back_with_the_reason(browser: Any) -> None:
-    gate = asyncio.Event()
+@pytest.mark.parametrize("receipt", ["first", "last"])
+async def test_a_message_that_a_hook_refuses_is_given_back_with_the_reason(
+    browser: Any, receipt: str
+) -> None:
+    """Also if the receipt of the message comes after the event that returns it."""
+    gate, ended = asyncio.Event(), asyncio.Event()
 
     async def work() -> str:
         """Works."""
@@ -344,12 +348,22 @@ async def test_a_message_that_a_hook_refuses_is_given_back_with_the_reason(brows
         await page.open()
         await page.say("Look.")
         await page.page.locator(".badge", has_text="running").wait_for()
+
+        async def answer_last(route: Any) -> None:
+            response = await route.fetch()
+            await ended.wait()
+            await route.fulfill(response=response)
+
+        if receipt == "last":
+            await page.page.route("**/messages", answer_last)
         await page.say("FASTER")
         await page.sees("Queued: FASTER")
         gate.set()
         await page.sees("Here it is.")
-        await page.sees("Not delivered: no shouting")
-        assert await page.page.input_value("#say") == "FASTER"
+        ended.set()
+        await page.page.wait_for_function("document.querySelector('#say').value === 'FASTER'")
+        hint = await page.page.locator("#hint").inner_text()
+        assert hint == "Not delivered: no shouting"
         assert not await page.page.locator("#queued").is_visible()
         await page.assert_sound()
 

@@ -388,8 +388,7 @@ class Client:
         if not await self._board.retry(_check_id(chat_id)):
             state = (await self.status(chat_id)).state
             raise UsageError(
-                f"chat {chat_id!r} is {state}, not quarantined; only a quarantined chat can be "
-                "queued again"
+                f"chat {chat_id!r} is {state}, not quarantined; pass the id of a quarantined chat"
             )
 
     async def delete(self, chat_id: str) -> None:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from hookline.durable._polled.database import Database, Row, Statement, Work
 from hookline.durable._polled.deaths import MAX_DEATHS, TRIAL, Toll, outcome_of
+from hookline.durable._polled.machine import is_gone
 from hookline.durable._urls import Policy
 from hookline.errors import UsageError
 
@@ -211,6 +212,19 @@ class Claims:
                 "WHERE queue = $1 AND id = ANY($2)"
             )
             yield Statement(sql, (self._queue, ids))
+
+    async def end_those_of_the_gone(self) -> None:
+        """Let the claims of workers lapse whose processes are known to be gone."""
+        sql = "SELECT id, owner FROM hookline_job WHERE queue = $1 AND owner IS NOT NULL"
+        rows = await self._database.fetch(sql, self._queue, reads=True)
+        claims = [row for row in rows if is_gone(worker_of(row[1], self._database.boot))]
+        if claims:
+            ids, owners = zip(*claims, strict=True)
+            sql = (
+                "UPDATE hookline_job SET lease = 0 "
+                "WHERE queue = $1 AND id = ANY($2) AND owner = ANY($3)"
+            )
+            await self._database.fetch(sql, self._queue, list(ids), list(owners))
 
     def sweep(self, selection: Selection) -> Work[None]:
         """Free the jobs whose claims have lapsed, and count the deaths of their lives."""

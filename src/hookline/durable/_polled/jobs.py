@@ -19,11 +19,9 @@ from hookline.durable._polled.claims import (
     Claims,
     Selection,
     ending_of,
-    worker_of,
 )
 from hookline.durable._polled.database import Bulk, Database, Row, Statement, Work
 from hookline.durable._polled.deaths import Toll
-from hookline.durable._polled.machine import is_gone
 from hookline.durable._status import state_of
 from hookline.errors import StoreError
 
@@ -97,7 +95,7 @@ class Jobs(Board):
         """Claim jobs without an owner, after those whose worker gave no sign of life were freed."""
         await self.database.prepare()
         if self._worker is None:  # this worker may take the place of one that was killed
-            await self._end_claims_of_the_gone()
+            await self._claims.end_those_of_the_gone()
         self._worker = worker
         fit = (selection.agent, selection.pinned, list(refusals))
         sql = (
@@ -116,19 +114,6 @@ class Jobs(Board):
         claims = await self.database.run(lambda: self._claims.claim(prefix, limit, fit, selection))
         self._answers.update({claim.owner: answers for claim, answers in claims})
         return [claim for claim, _ in claims]
-
-    async def _end_claims_of_the_gone(self) -> None:
-        """Let the claims of workers lapse whose processes are known to be gone."""
-        sql = "SELECT id, owner FROM hookline_job WHERE queue = $1 AND owner IS NOT NULL"
-        rows = await self.database.fetch(sql, self.queue, reads=True)
-        claims = [row for row in rows if is_gone(worker_of(row[1], self.database.boot))]
-        if claims:
-            ids, owners = zip(*claims, strict=True)
-            sql = (
-                "UPDATE hookline_job SET lease = 0 "
-                "WHERE queue = $1 AND id = ANY($2) AND owner = ANY($3)"
-            )
-            await self.database.fetch(sql, self.queue, list(ids), list(owners))
 
     async def others(self, agent: str) -> set[str]:
         """Return the other agents that ready jobs are for."""

@@ -120,9 +120,9 @@ export function unqueue(id) {
   hideRow(id);
 }
 
-// Gives back a message that was not delivered.
-export function giveBack(id, reason) {
-  sent.get(id)?.back();
+// Gives back a message that was not delivered. `taken`: it was sent by this page.
+export function giveBack(id, reason, taken = sent.get(id)) {
+  taken?.back();
   unqueue(id);
   hint(`Not delivered: ${reason}`);
 }

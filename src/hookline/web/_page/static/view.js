@@ -45,6 +45,7 @@ export class View {
     this.user = null; // a user message that is not committed yet
     this.delivered = new Set(); // the ids of the messages that the run has added
     this.returned = []; // the last events, if they return messages
+    this.refusals = new Map(); // why a message was not delivered, by its id
     this.over = false; // whether the run has ended
     this.spoke = false;
     this.whole = false; // whether messages arrive whole, not in pieces
@@ -254,7 +255,10 @@ export class View {
     if (event.path?.length) return this.nested(event);
     this.timeline.event(event);
     if (event.event !== 'message_returned') { // each text is put before the text that is there
-      for (const { message, reason } of this.returned.splice(0).reverse()) giveBack(message.id, reason);
+      for (const { message, reason } of this.returned.splice(0).reverse()) {
+        this.refusals.set(message.id, reason);
+        giveBack(message.id, reason);
+      }
     }
     switch (event.event) {
       case 'chat_started':
@@ -296,6 +300,7 @@ export class View {
   // This page has sent a message into the run. The run's events may have told so before.
   sent(id, taken) {
     if (this.delivered.has(id)) return;
+    if (this.refusals.has(id)) { giveBack(id, this.refusals.get(id), taken); return; }
     queue(id, taken.parts, taken);
     if (this.over) giveBackQueued();
   }
