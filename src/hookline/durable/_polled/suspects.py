@@ -1,7 +1,7 @@
 """The suspects that a worker has claimed: chats that may have killed their last worker.
 
 A suspect waits until its worker runs nothing else, but not for ever, and nothing else begins before
-it has recorded a call. The one whose call was the last to begin is the first.
+it has recorded a call. The suspect whose call began last is tried first.
 """
 
 from __future__ import annotations
