@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
-PIECE: Final = 64 * 1024  # bytes that are decoded between two turns of the event loop
+PIECE: Final = 16 * 1024  # bytes that are read between two turns of the event loop
 MAX_ERROR: Final = 256 * 1024  # bytes of an error's body; the rest is not read
 MAX_VALUES: Final = 400_000  # JSON values of one message, each of which may take 200 bytes
 REDIRECT: Final = "redirect_to_another_host"  # the code of the error in place of a redirect
@@ -161,7 +161,10 @@ def _stream_class(library: Any) -> Any:
         async def _pieces(self) -> AsyncGenerator[bytes]:
             if not self._encodings:
                 async for chunk in self._stream:
-                    yield chunk
+                    for start in range(0, len(chunk), PIECE):
+                        if start:
+                            await asyncio.sleep(0)  # a chunk can hold thousands of events
+                        yield chunk[start : start + PIECE]
                 return
             if len(self._encodings) > 1 or self._encodings[0] not in ("gzip", "x-gzip", "deflate"):
                 names = ", ".join(self._encodings)[:100]
