@@ -422,7 +422,7 @@ UNITS = {"KiB": 1024, "MiB": 1024 * 1024, "days": 24 * 3600}
 
 def amounts(text: str) -> list[float]:
     """The numbers of a text, in bytes or seconds."""
-    numbers = re.findall(r"([\d,]*\d)(?: (KiB|MiB|days))?", text)
+    numbers = re.findall(r"([\d,.]*\d)(?: (KiB|MiB|days))?", text)
     return [float(number.replace(",", "")) * UNITS.get(unit, 1) for number, unit in numbers]
 
 

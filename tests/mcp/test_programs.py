@@ -171,7 +171,7 @@ async def test_schemas_that_cannot_be_used_are_left_out_and_reported() -> None:
 async def test_a_server_that_answers_with_50_MB_is_a_tool_error_and_is_connected_again() -> None:
     found, statuses = await results(server_of("ok"), "huge", "ok")
     assert "was lost" in found["huge"]
-    assert "more than 8388608 bytes" in found["huge"]
+    assert "more than 6291456 bytes" in found["huge"]
     assert found["ok"] == "fine"
     assert [status.type for status in statuses] == ["mcp/lost", "mcp/waiting"]
 

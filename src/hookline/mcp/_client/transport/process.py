@@ -26,7 +26,7 @@ from hookline.providers._adapter.http import MAX_VALUES, too_large
 
 logger = getLogger("hookline.mcp")
 
-MAX_MESSAGE: Final = 8 * 1024 * 1024
+MAX_MESSAGE: Final = 6 * 1024 * 1024
 """The bytes of one message, of which the SDK makes several copies."""
 CLOSES: Final = 0.8  # seconds for a server to exit on its own, and again after SIGTERM
 LAST_WORDS: Final = 200  # characters of stderr that an error quotes
