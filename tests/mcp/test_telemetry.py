@@ -11,7 +11,6 @@ from tests._listening import listening
 from hookline import Agent
 from hookline.errors import UsageError
 from hookline.mcp import MCPServer, connect, serve
-from hookline.mcp._server.serve import _Served
 from hookline.otel import Telemetry
 from hookline.testing import ScriptedModel, call
 
@@ -187,7 +186,7 @@ async def test_a_chat_that_a_client_asks_for_is_in_the_clients_trace(version: st
     served = Agent(ScriptedModel("Hello."), name="bank", telemetry=seen.telemetry)
     mode = "auto" if version == "2026-07-28" else "legacy"
     meta = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
-    async with mcp.Client(_Served(served, None, None, None).server(), mode=mode) as client:
+    async with listening(serve(served)) as url, mcp.Client(url, mode=mode) as client:
         await client.call_tool("chat", {"message": "hi"}, meta=meta)
     span = seen.span("invoke_agent bank")
     assert f"{span.context.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"
@@ -216,7 +215,7 @@ async def test_a_served_agent_is_measured(version: str, monkeypatch: pytest.Monk
     monkeypatch.setattr("opentelemetry.metrics.get_meter", seen.meters.get_meter)
     served = Agent(ScriptedModel("Hello."), name="bank", telemetry=None)
     mode = "auto" if version == "2026-07-28" else "legacy"
-    async with mcp.Client(_Served(served, None, None, None).server(), mode=mode) as client:
+    async with listening(serve(served)) as url, mcp.Client(url, mode=mode) as client:
         await client.list_tools()
         await client.call_tool("chat", {"message": "hi"})
         await client.call_tool("chat", {"message": ""})
