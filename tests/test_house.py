@@ -1015,6 +1015,45 @@ def test_a_class_has_25_slots_or_fields_at_most(module: str) -> None:
             assert max(len(fields), *slots, 0) <= 25, node.name
 
 
+# ── what the tests of the doors import ──────────────────────────────────────────────────────
+
+DOORS_TESTED = ("cli", "durable", "mcp", "otel", "providers", "stores", "web", "workspace")
+PRIVATE_IMPORTERS = 63
+
+
+def _private_names(path: Path) -> set[str]:
+    """The private modules and names of hookline that a test imports, or replaces by their path."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Constant):
+            names.add(str(node.value))
+    return {name for name in names if re.fullmatch(r"hookline\.(\w+\.)*_(?!_)[\w.]+", name)}
+
+
+def test_few_tests_of_doors_import_a_private_module() -> None:
+    """They use what a user has: the public names, the wire, the store, the events.
+
+    When a file needs no private name any more, lower the number.
+    """
+    paths = [path for door in DOORS_TESTED for path in (REPOSITORY / "tests" / door).glob("*.py")]
+    files = sorted(str(path.relative_to(REPOSITORY)) for path in paths if _private_names(path))
+    assert len(files) == PRIVATE_IMPORTERS, "\n".join([f"{len(files)} files:", *files])
+
+
+def test_the_search_for_private_names_finds_each_kind(tmp_path: Path) -> None:
+    path = tmp_path / "test.py"
+    private = ("hookline.web._runs.run.Live", "hookline._base.json", "hookline.mcp._errors")
+    path.write_text(
+        f"from hookline.web._runs.run import Live\nimport {private[1]}\npatch({private[2]!r})\n"
+        "from hookline.web import app\nfrom hookline import __version__\nimport hookline.mcp\n"
+    )
+    assert _private_names(path) == set(private)
+
+
 def test_the_face_is_small() -> None:
     assert len(hookline.__all__) <= 60  # past about 50, a name wants a door
 

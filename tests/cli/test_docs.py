@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests._terminal import Terminal, program
 
-from hookline.cli._terminal import error_texts as _faults
+from hookline.cli import main
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cli.md").read_text()
@@ -67,10 +67,35 @@ def test_every_option_stands_on_the_page(command: str) -> None:
     assert options <= told
 
 
-def test_every_exit_status_stands_on_the_page() -> None:
-    names = ("OK", "FAILED", "USAGE", "WAITS", "INTERRUPTED")
-    rows = {int(each) for each in re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)}
-    assert rows == {getattr(_faults, name) for name in names}
+ENDINGS = """\
+from hookline import Agent, Ask
+from hookline.testing import ScriptedModel, call
+
+
+def pay() -> str:
+    return "paid"
+
+
+asks = Agent(ScriptedModel(call("pay")), tools=[pay])
+asks.add_hook("preToolCall", lambda ctx: Ask("Pay?"))
+fails = Agent(ScriptedModel(LookupError("no")))
+"""
+
+
+def test_every_exit_status_stands_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ended.py").write_text(ENDINGS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    more = ("-m", "go", "--store", f"sqlite:///{tmp_path}/chats.db")
+    statuses = {main(["chat", f"ended:{name}", *more]) for name in ("asks", "fails")}
+    statuses |= {main(["--version"]), main(["unknown"])}
+    with Terminal(program("chat", "ended:asks", "-m", "go"), tmp_path) as terminal:
+        terminal.expect("Run pay? [y/n/e] ")
+        terminal.interrupt()
+        statuses.add(terminal.end())
+    assert {int(each) for each in re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)} == statuses
+    assert statuses == {0, 1, 2, 3, 130}
 
 
 @pytest.mark.parametrize("name", ["cli-chat", "cli-hooks"])

@@ -12,10 +12,8 @@ import pytest
 from hookline import Agent
 from hookline.cli import main
 from hookline.durable import chats, client
-from hookline.durable._polled.jobs import Jobs
-from hookline.durable.sqlite._file import File
 from hookline.runtimes import Durable
-from hookline.testing import ScriptedModel
+from hookline.testing import ScriptedModel, call
 
 
 @pytest.fixture
@@ -92,15 +90,22 @@ def test_an_operator_drains_a_queue_and_resumes_it(
     assert text == "drained: no chat runs, 1 wait, 0 are quarantined"
     said(capsys, "resume", url)
 
-    async def claim() -> Jobs:
-        jobs = Jobs(File(url.removeprefix("sqlite:///")), "hookline", 0.01, 60.0)
-        assert await jobs.take("me", 9)
-        return jobs
+    async def drain_while_a_chat_runs() -> None:
+        begun, release = asyncio.Event(), asyncio.Event()
 
-    with asyncio.Runner() as runner:
-        jobs = runner.run(claim())
-        said(capsys, "drain", url, "--timeout", "0s", status=1)
-        runner.run(jobs.aclose())
+        async def look() -> str:
+            begun.set()
+            await release.wait()
+            return "seen"
+
+        model = ScriptedModel(call("look"), "Done.")
+        agent = Agent(model, tools=[look], name="theirs", runtime=Durable())
+        async with chats(agent, url):
+            await begun.wait()
+            await asyncio.to_thread(said, capsys, "drain", url, "--timeout", "0s", status=1)
+            release.set()
+
+    asyncio.run(drain_while_a_chat_runs())
     said(capsys, "resume", url)
 
 

@@ -13,9 +13,7 @@ from rich.cells import cell_len
 from tests._terminal import Terminal, environment, program
 
 import hookline
-from hookline import HookInfo
 from hookline.cli import main
-from hookline.cli._commands.hooks import listing
 from hookline.points import TABLE
 
 MODULE = '''\
@@ -187,17 +185,31 @@ def test_the_list_fits_into_a_terminal(folder: Path, columns: int) -> None:
             assert words in shown
 
 
-def test_a_name_of_any_length_is_shown_whole_and_harmless() -> None:
-    hook = HookInfo(
-        point="onStep", name="a\x1b[2J " + "very " * 30 + "漢字", priority=0, origin="x" * 90
-    )
-    for width in (40, 80):
-        lines = ["".join(text for _, text in line) for line in listing([hook], width)]
-        assert all(cell_len(line) <= width for line in lines)
-        assert all(line.isprintable() for line in lines)
-        whole = "".join("".join(lines).split())
-        assert "x" * 90 in whole
-        assert whole.count("very") == 30
+LONG = """\
+from hookline import Agent
+from hookline.testing import ScriptedModel
+
+
+async def agent():
+    made = Agent(ScriptedModel("x"))
+    name = "a\\x1b[2J " + "very " * 30 + "漢字"
+    await made.use(lambda it: it.add_hook("onStep", print, name=name), name="x" * 90)
+    return made
+"""
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_name_of_any_length_is_shown_whole_and_harmless(tmp_path: Path, columns: int) -> None:
+    (tmp_path / "app.py").write_text(LONG)
+    with Terminal(program("hooks", "app:agent"), tmp_path, columns=columns) as terminal:
+        assert terminal.end() == 0
+    assert b"\x1b[2J" not in terminal.raw
+    lines = terminal.text.splitlines()
+    assert all(cell_len(line) <= columns for line in lines)
+    assert all(line.isprintable() for line in lines)
+    whole = "".join("".join(lines).split())
+    assert "x" * 90 in whole
+    assert whole.count("very") == 30
 
 
 # ── the program ─────────────────────────────────────────────────────────────────────────────

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +18,6 @@ from tests._terminal import Terminal, environment, program
 
 from hookline import Conversation
 from hookline.cli import main
-from hookline.cli._commands.init import APP
-from hookline.cli._commands.reload import _end, changes_between, files_of
 
 AGENT = """
 from hookline import Agent
@@ -68,9 +70,10 @@ def test_what_init_writes_is_talked_to(tmp_path: Path) -> None:
         terminal.expect("18 degrees")
 
 
-async def test_each_conversation_with_the_scripted_model_of_init_asks() -> None:
+async def test_each_conversation_with_the_scripted_model_of_init_asks(tmp_path: Path) -> None:
+    assert await asyncio.to_thread(main, ["init", str(tmp_path)]) == 0
     names: dict[str, Any] = {}
-    exec(APP, names)
+    exec((tmp_path / "app.py").read_text(), names)
     for conversation in (Conversation(), Conversation()):
         response = await names["agent"].chat("Do I need a hat?", conversation=conversation)
         assert [request.call.name for request in response.pending] == ["weather"]
@@ -143,32 +146,18 @@ def test_what_was_typed_is_there_in_the_next_chat(tmp_path: Path) -> None:
     assert path.read_text() == "remember me\n"
 
 
-def test_a_change_is_one_of_a_python_file_that_is_ours(tmp_path: Path) -> None:
-    (tmp_path / "app.py").write_text("1")
-    for name in ("node_modules", ".venv", "__pycache__"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "x.py").write_text("1")
-    (tmp_path / "notes.txt").write_text("1")
-    before = files_of(tmp_path)
-    assert list(before) == [str(tmp_path / "app.py")]
-    os.utime(tmp_path / "app.py", ns=(1, 1))
-    (tmp_path / "new.py").write_text("2")
-    now = files_of(tmp_path)
-    assert changes_between(before, now) == [str(tmp_path / "app.py"), str(tmp_path / "new.py")]
-    assert changes_between(now, now) == []
-
-
 def test_reload_and_workers_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["serve", "x:y", "--reload", "--workers", "2", "--relay", "redis://localhost"]
     assert main(arguments) == 2
     assert "--reload serves from one process" in capsys.readouterr().err
 
 
-class Ending:
-    """A server that ends when it has been waited for, and notes what is done to it."""
+class Server:
+    """The process of a server that ends when it has been waited for."""
 
-    def __init__(self) -> None:
-        self.told: list[object] = []
+    def __init__(self, told: list[object]) -> None:
+        self.told = told
+        told.append("begin")
 
     def poll(self) -> None:
         return None
@@ -180,15 +169,63 @@ class Ending:
         self.told.append("kill")
 
     def wait(self, seconds: float | None = None) -> None:
-        self.told.append(seconds)
+        self.told += [] if seconds is None else [seconds]
 
 
-def test_a_reload_waits_for_the_whole_drain_time() -> None:
-    server: Any = Ending()
-    _end(server, 60.0)
-    assert server.told[0] == "terminate"
-    assert server.told[1] > 60.0
-    assert "kill" not in server.told
+@pytest.fixture
+def looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], object]]]:
+    """What happens in the folder before each look of `--reload` for changes; then one ends it."""
+    steps: list[Callable[[], object]] = []
+
+    def sleep(seconds: float) -> None:
+        if not steps:
+            raise KeyboardInterrupt
+        steps.pop(0)()
+
+    (tmp_path / "demo.py").write_text(AGENT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("time.sleep", sleep)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield steps
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def reloading(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What `hookline serve --reload` does to its servers until it is interrupted."""
+    told: list[object] = []
+    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: Server(told))
+    with suppress(KeyboardInterrupt):
+        main(["serve", "demo:agent", "--reload", "--drain", "60"])
+    return told
+
+
+def test_a_server_is_restarted_when_a_python_file_that_is_ours_changes(
+    tmp_path: Path, looks: list[Callable[[], object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def others() -> None:
+        for name in ("node_modules", ".venv", "__pycache__"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "x.py").write_text("1")
+        (tmp_path / "notes.txt").write_text("1")
+
+    looks += [others, lambda: None]
+    assert reloading(monkeypatch).count("begin") == 1
+    looks += [lambda: os.utime(tmp_path / "demo.py", ns=(1, 1)), lambda: None]
+    assert reloading(monkeypatch).count("begin") == 2
+    looks += [lambda: (tmp_path / "new.py").write_text("2"), (tmp_path / "new.py").unlink]
+    assert reloading(monkeypatch).count("begin") == 3
+
+
+def test_a_reload_waits_for_the_whole_drain_time(
+    tmp_path: Path, looks: list[Callable[[], object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks.append((tmp_path / "new.py").touch)
+    begin, terminate, seconds, *_ = told = reloading(monkeypatch)
+    assert (begin, terminate) == ("begin", "terminate")
+    assert isinstance(seconds, float)
+    assert seconds > 60.0
+    assert "kill" not in told
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ import pytest
 from tests._terminal import Terminal, environment, program
 from tests.wire import Wire, WireServer
 
-from hookline.cli._commands.chat import without_password
 from hookline.events import ChatDone, read_event
 
 MODULE = r'''
@@ -298,9 +297,19 @@ def test_who_answers_a_waiting_call_is_told_the_servers_too(folder: Path) -> Non
     assert " --mcp none.json --mcp more.json " in done.stderr
 
 
-def test_a_password_in_the_url_of_a_store_is_not_told() -> None:
-    assert without_password("postgresql://ada:secret@db/chats") == "postgresql://ada:…@db/chats"
-    assert without_password("sqlite:///a:b@c.db") == "sqlite:///a:b@c.db"
+def test_a_password_in_the_url_of_a_store_is_not_told(folder: Path, postgres: str) -> None:
+    place = postgres.rpartition("@")[2]
+    url = f"postgresql://postgres:hunter2@{place}"
+    done = run(folder, "chat", "app:asks", "--store", url, "-m", "go")
+    assert done.returncode == 3, done.stderr
+    assert f"--store 'postgresql://postgres:…@{place}'" in done.stderr
+    assert "hunter2" not in done.stdout + done.stderr
+
+
+def test_the_url_of_a_file_is_told_whole(folder: Path) -> None:
+    done = run(folder, "chat", "app:asks", "--store", "sqlite:///a:b@c.db", "-m", "go")
+    assert done.returncode == 3, done.stderr
+    assert "--store sqlite:///a:b@c.db" in done.stderr
 
 
 def test_a_question_is_put_on_stderr_where_only_stdout_is_piped(folder: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from hookline.errors import UsageError
 from hookline.mcp import MCPServer, load
-from hookline.mcp._client import config as _config
 
 CLAUDE_DESKTOP = """{
   "globalShortcut": "Ctrl+Space",
@@ -69,7 +68,7 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, Any
         return make
 
     for kind in real:
-        monkeypatch.setattr(_config.MCPServer, kind, noting(kind))
+        monkeypatch.setattr(MCPServer, kind, noting(kind))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SECRET_A", "s3cret")
     monkeypatch.delenv("GITHUB_TOKEN", raising=False)

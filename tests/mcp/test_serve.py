@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -16,7 +17,6 @@ import hookline
 from hookline import Agent, Approve, Ask, Deny, MemoryStore, Run, Text, tool
 from hookline.errors import UsageError
 from hookline.mcp import AgentApp, MCPServer, connect, serve
-from hookline.mcp._server.serve import _Served
 from hookline.testing import ScriptedModel, call
 
 mcp = pytest.importorskip("mcp")
@@ -73,9 +73,11 @@ async def client_of(bank: Bank, mode: str, *, answer: Any = None, principal: Any
         asked.append(params.message)
         return answer
 
-    server = _Served(bank.agent, None, None, principal).server()
     callback = None if answer is None else elicit
-    async with mcp.Client(server, mode=mode, elicitation_callback=callback) as client:
+    async with (
+        listening(serve(bank.agent, principal=principal)) as url,
+        mcp.Client(url, mode=mode, elicitation_callback=callback) as client,
+    ):
         yield client, asked
 
 
@@ -275,28 +277,37 @@ async def test_an_agent_asks_an_agent_by_http(stateless: bool) -> None:
 
 
 async def test_each_tenant_has_a_connection_with_its_own_token() -> None:
-    seen: list[tuple[str, str]] = []
+    served = serve(Bank("one", "two", "three").agent)
+    sent: list[tuple[bytes, str]] = []  # by whom, and what
 
-    def principal(ctx: Any) -> str:
-        token = ctx.request.headers["authorization"]
-        seen.append((token, ctx.request.headers.get("mcp-session-id", "")))
-        return str(token)
+    async def noting(scope: Any, receive: Any, send: Any) -> None:
+        async def receive_and_note() -> Any:
+            message = await receive()
+            token = dict(scope.get("headers", ())).get(b"authorization")
+            if token and (body := message.get("body")):
+                sent.append((token, json.loads(body)["method"]))
+            return message
 
-    bank = Bank("one", "two", "three")
+        await served(scope, receive_and_note, send)
+
     agent: Agent[str] = Agent(ScriptedModel(call("chat", message="?"), "done", repeat=True))
 
     async def headers(run: Run[Any]) -> dict[str, str]:
         return {"Authorization": f"Bearer {run.deps}"}
 
-    async with listening(serve(bank.agent, principal=principal)) as url:
-        server = MCPServer.http(url, label="bank", headers=headers)
-        async with connect(agent, server):
-            for tenant in ("ada", "eve", "ada"):
-                await agent.chat("go", deps=tenant)
-            assert len(server._pool or ()) == 2
-    assert [token for token, _ in seen] == ["Bearer ada", "Bearer eve", "Bearer ada"]
-    sessions = [session for _, session in seen]
-    assert sessions[0] == sessions[2]
+    async with (
+        listening(noting) as url,
+        connect(agent, MCPServer.http(url, label="bank", headers=headers)),
+    ):
+        for tenant in ("ada", "eve", "ada"):
+            await agent.chat("go", deps=tenant)
+    assert sent == [
+        (b"Bearer ada", "server/discover"),
+        (b"Bearer ada", "tools/call"),
+        (b"Bearer eve", "server/discover"),
+        (b"Bearer eve", "tools/call"),
+        (b"Bearer ada", "tools/call"),  # on the same connection
+    ]
 
 
 async def test_a_server_that_is_not_there_is_told() -> None:

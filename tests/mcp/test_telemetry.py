@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,6 @@ from tests._listening import listening
 from hookline import Agent
 from hookline.errors import UsageError
 from hookline.mcp import MCPServer, connect, serve
-from hookline.mcp._server.serve import _Served
 from hookline.otel import Telemetry
 from hookline.testing import ScriptedModel, call
 
@@ -159,20 +160,36 @@ async def test_the_span_of_an_outer_agent_is_not_told_of_its_sub_agents_calls(
     assert seen.points("mcp.client.operation.duration") == []
 
 
+BANK = """\
+import os
+
+from hookline import Agent
+from hookline.testing import ScriptedModel
+
+
+def answer(request):
+    return os._exit(3) if request.messages[-1].text == "die" else "Hi."
+
+
+agent = Agent(ScriptedModel(answer, repeat=True))
+"""
+
+
 async def test_a_connection_is_measured_until_it_is_closed_or_lost(
-    version: str, monkeypatch: pytest.MonkeyPatch
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen, notes = Seen(), Notes()
+    seen = Seen()
     monkeypatch.setattr("opentelemetry.metrics.get_meter", seen.meters.get_meter)
-    monkeypatch.setattr("hookline.mcp._client.connection.FIRST_WAIT", 0.0)
-    server = MCPServer.local(notes.server)
-    async with connect(Agent(ScriptedModel("done"), telemetry=None), server):
-        link = server._link
-        assert link is not None
+    (tmp_path / "bank.py").write_text(BANK)
+    server = MCPServer.stdio(sys.executable, "-m", "hookline", "mcp", "bank:agent", cwd=tmp_path)
+    agent = Agent(
+        ScriptedModel(call("chat", message="die"), call("chat", message="hi"), "done"),
+        telemetry=None,
+    )
+    async with connect(agent, server):
         assert seen.points("mcp.client.session.duration") == []  # it is up
-        link.report_loss(link.client, "a reason with a secret")
-        await link._up.wait()  # it was made anew
-    lasted = {"mcp.protocol.version": version}
+        await agent.chat("go")  # the second call waits until it is connected again
+    lasted = {"mcp.protocol.version": version, "network.transport": "pipe"}
     assert seen.points("mcp.client.session.duration") == [
         ({**lasted, "error.type": "connection_lost"}, 1),
         (lasted, 1),
@@ -187,7 +204,7 @@ async def test_a_chat_that_a_client_asks_for_is_in_the_clients_trace(version: st
     served = Agent(ScriptedModel("Hello."), name="bank", telemetry=seen.telemetry)
     mode = "auto" if version == "2026-07-28" else "legacy"
     meta = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
-    async with mcp.Client(_Served(served, None, None, None).server(), mode=mode) as client:
+    async with listening(serve(served)) as url, mcp.Client(url, mode=mode) as client:
         await client.call_tool("chat", {"message": "hi"}, meta=meta)
     span = seen.span("invoke_agent bank")
     assert f"{span.context.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"
@@ -216,7 +233,7 @@ async def test_a_served_agent_is_measured(version: str, monkeypatch: pytest.Monk
     monkeypatch.setattr("opentelemetry.metrics.get_meter", seen.meters.get_meter)
     served = Agent(ScriptedModel("Hello."), name="bank", telemetry=None)
     mode = "auto" if version == "2026-07-28" else "legacy"
-    async with mcp.Client(_Served(served, None, None, None).server(), mode=mode) as client:
+    async with listening(serve(served)) as url, mcp.Client(url, mode=mode) as client:
         await client.list_tools()
         await client.call_tool("chat", {"message": "hi"})
         await client.call_tool("chat", {"message": ""})

@@ -16,10 +16,8 @@ from hookline.errors import OverloadedError, UsageError
 from hookline.hooks import approve, budget, fallback, guardrail, retry
 from hookline.models import Finish, Rates, TextChunk
 from hookline.otel import record_evaluation
-from hookline.otel._emit.providers import MAX_ENDED
-from hookline.otel._telemetry import kit_of
 from hookline.runtimes import Durable
-from hookline.testing import ScriptedModel, Turn, call
+from hookline.testing import ScriptedModel, TestRuntime, Turn, call
 
 
 @pytest.fixture
@@ -388,17 +386,22 @@ async def test_an_evaluation_is_an_event_of_its_chat(http: Pipeline) -> None:
 
 
 async def test_a_chat_that_has_more_lives_is_remembered_from_its_last_one(http: Pipeline) -> None:
+    """The last 1,024 chats are remembered; other ones end between its lives, and after them."""
     telemetry = http.telemetry()
-    agent = Agent(ScriptedModel("hi", repeat=True), telemetry=telemetry)
-    response = await agent.chat("hi")
-    kit = kit_of(telemetry)
-    assert kit is not None
-    context = kit.ended_chats[response.chat_id]
-    for n in range(MAX_ENDED - 1):
-        kit.keep(f"other-{n}", context)
-    kit.keep(response.chat_id, context)  # its next life
-    kit.keep("one more", context)
-    assert record_evaluation(response, "helpful", score=1, telemetry=telemetry)
+
+    def agent() -> Agent[Any]:
+        """An agent whose first chat has the id chat-1, as those of the others have."""
+        return Agent(ScriptedModel("hi"), runtime=TestRuntime(), telemetry=telemetry)
+
+    other = Agent(ScriptedModel("hi", repeat=True), telemetry=telemetry)
+    await agent().chat("hi")
+    for _ in range(1023):
+        await other.chat("hi")
+    response = await agent().chat("hi")
+    last = await other.chat("hi")
+    assert response.chat_id == "chat-1"
+    for chat in (response, last):
+        assert record_evaluation(chat, "helpful", score=1, telemetry=telemetry)
 
 
 # ── the prompt cache ────────────────────────────────────────────────────────────────────────

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
+from contextlib import suppress
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -27,6 +28,7 @@ from hookline import (
     Conversation,
     Deny,
     HookBus,
+    Limits,
     ModelRequest,
     ModelResponse,
     NullBus,
@@ -37,10 +39,10 @@ from hookline import (
     Usage,
     define_hook,
 )
-from hookline.errors import OverloadedError
+from hookline.errors import MaxStepsError, OverloadedError
 from hookline.events import TextDelta
 from hookline.hooks import retry
-from hookline.models import Finish, TextChunk
+from hookline.models import Finish, FinishReason, TextChunk
 from hookline.points import OnStep
 from hookline.testing import ScriptedModel, Turn, call, collect
 
@@ -161,6 +163,23 @@ async def test_the_spans_of_a_chat(otlp: Pipeline) -> None:
         assert agent_span.start <= span.start <= span.end <= agent_span.end
         assert span.events == []
         assert span.status_text == ""
+
+
+@pytest.mark.parametrize("reason", get_args(FinishReason))
+async def test_a_span_has_a_word_for_every_reason_that_an_answer_ends(
+    http: Pipeline, reason: FinishReason
+) -> None:
+    agent = Agent(
+        ScriptedModel(Turn("x", finish_reason=reason), repeat=True),
+        telemetry=http.telemetry(),
+        limits=Limits(steps=1),
+    )
+    with suppress(MaxStepsError):  # a pause asks the model to go on
+        await agent.chat("hi")
+    *_, asked = http.flush().spans
+    (word,) = asked.attributes["gen_ai.response.finish_reasons"]
+    words = {"tool_calls": "tool_call", "refusal": "content_filter"}
+    assert word == words.get(reason, reason)
 
 
 async def test_a_chat_without_a_conversation_has_no_conversation_id(http: Pipeline) -> None:

@@ -41,8 +41,6 @@ from hookline.errors import StopChat, ToolDenied
 from hookline.hooks import redact, retry
 from hookline.models import Rates
 from hookline.otel import Telemetry, record_evaluation
-from hookline.otel._chat.trace import Trace
-from hookline.otel._telemetry import kit_of
 from hookline.testing import ScriptedModel, TestRuntime, Turn, call
 
 SECRET = "4711-secret"
@@ -517,16 +515,34 @@ async def test_a_span_that_cannot_take_its_attributes_is_ended_all_the_same() ->
     assert len(found.get_finished_spans()) == 4
 
 
+def traced() -> set[tuple[int, str]]:
+    """The objects of hookline.otel that are in memory: where each is, and of which type."""
+    gc.collect()
+    objects = ((id(each), type(each)) for each in gc.get_objects())
+    ours = [(place, kind) for place, kind in objects if kind.__module__.startswith("hookline.otel")]
+    return {(place, kind.__name__) for place, kind in ours}
+
+
 async def test_an_ended_chat_can_be_rated_and_keeps_no_history_in_memory(http: Pipeline) -> None:
     telemetry = http.telemetry(capture="span_only")
-    inner = Agent(ScriptedModel("x"), name="inner", telemetry=telemetry)
-    model = ScriptedModel([call("inner", input="go")], "ok")
-    agent = Agent(model, tools=[inner.as_tool()], telemetry=telemetry)
+    inner = Agent(ScriptedModel("x", "x"), name="inner", telemetry=telemetry)
+    during: set[tuple[int, str]] = set()
+
+    async def look() -> str:
+        """Look at the memory."""
+        during.update(traced())
+        return "seen"
+
+    model = ScriptedModel([call("inner", input="go"), call("look")], "ok", repeat=True)
+    agent = Agent(model, tools=[inner.as_tool(), look], telemetry=telemetry)
+    await agent.chat("hi", conversation=Conversation(id="first"))  # what is made once
+    before = traced()
+    during.clear()
     response = await agent.chat("hi", conversation=Conversation(id="talk"))
-    gc.collect()
-    kit = kit_of(telemetry)
-    kept = [each for each in gc.get_objects() if type(each) is Trace and each.op.kit is kit]
-    assert kept == []
+    of_the_chat = during - before
+    assert "Trace" in {kind for _, kind in of_the_chat}
+    assert not of_the_chat & traced()
     assert record_evaluation(response, "helpful", score=1, telemetry=telemetry)
     (record,) = http.flush().events
-    assert record.span_id == http.received.span("invoke_agent agent").span_id
+    first, rated = [span for span in http.received.spans if span.name == "invoke_agent agent"]
+    assert record.span_id == rated.span_id != first.span_id

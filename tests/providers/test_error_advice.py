@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
+import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,10 +14,11 @@ from tests._wires import ADAPTERS, KEY, WIRES, wire
 from tests.wire import Wire
 
 from hookline import Agent
-from hookline.cli._terminal.error_texts import error_line as line
+from hookline.cli import main
 from hookline.errors import ModelConnectionError, ModelError, RateLimitError, UsageError
 from hookline.providers.kit import Exchange, failure, scrubbed
 from hookline.providers.presets import preset
+from hookline.testing import ScriptedModel
 
 NOT_FOUND = b'{"error": {"message": "Not Found"}}'
 each_wire = pytest.mark.parametrize("kind", WIRES)
@@ -62,9 +66,16 @@ async def test_the_page_of_a_proxy_is_not_printed(kind: Any) -> None:
 
 @each_wire
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 500])
-async def test_the_advice_stands_once_on_the_command_line(kind: Any, status: int) -> None:
-    error = await failing(kind, Wire(status=status, body=b'{"error": {"message": "No."}}'))
-    assert line(error) == f"hookline: {error}"
+def test_the_advice_stands_once_on_the_command_line(
+    kind: Any, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    turn = Wire(status=status, body=b'{"error": {"message": "No."}}')
+    error = asyncio.run(failing(kind, turn))
+    module: Any = ModuleType("advised")
+    module.agent = Agent(ScriptedModel(error))
+    monkeypatch.setitem(sys.modules, "advised", module)
+    assert main(["chat", "advised:agent", "-m", "Hello."]) == 1
+    assert " ".join(capsys.readouterr().err.split()) == f"hookline: {error}"
 
 
 async def test_a_rate_limit_says_when_to_try_again() -> None:

@@ -15,7 +15,6 @@ from hookline import (
     MemoryStore,
     tool,
 )
-from hookline._conversations.conversation import state_of
 from hookline.errors import ConversationBusyError, ConversationConflictError, UsageError
 from hookline.points import PreChat
 from hookline.storage import Change
@@ -223,12 +222,12 @@ async def test_another_writer_between_question_and_chat_is_a_conflict(store: Any
 
 
 async def test_an_answer_that_is_not_there_is_not_replaced(store: Any) -> None:
-    _, conversation = await talked(store)
+    agent, conversation = await talked(store, "Four.")
     with pytest.raises(UsageError, match="no answer with the message 'x'"):
         conversation.replace_answer("x")
     with pytest.raises(UsageError, match="send a message first"):
         Conversation().replace_answer()
-    state_of(conversation).acquire("somebody")
-    with pytest.raises(ConversationBusyError):
-        conversation.replace_answer()
-    state_of(conversation).release("somebody")
+    async with agent.chat_stream("d", conversation=conversation) as stream:
+        await anext(stream)
+        with pytest.raises(ConversationBusyError):
+            conversation.replace_answer()

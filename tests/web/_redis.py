@@ -113,5 +113,24 @@ async def own_redis(folder: Path, *, keeps: bool = False) -> AsyncIterator[Serve
         server.kill()
 
 
+class Names:
+    """The names of a relay's keys, as an operator sees them in Redis."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def run(self, key: str) -> str:
+        return f"{self._prefix}run:{key}"
+
+    def log(self, key: str, run: str) -> str:
+        return f"{self._prefix}log:{key}:{run}"
+
+    def worker(self, id: str) -> str:
+        return f"{self._prefix}worker:{id}"
+
+    def inbox(self, id: str) -> str:
+        return f"{self._prefix}inbox:{id}"
+
+
 def new_prefix() -> str:
     return f"hookline-test-{token_hex(4)}:"

@@ -143,14 +143,20 @@ def test_the_bounds_are_those_of_the_code() -> None:
 
 def test_the_native_section_has_every_frame_and_every_key() -> None:
     from hookline.events import ChatEvent
-    from hookline.web import parse_native
-    from hookline.web._protocols.native.messages import ANSWER, KEYS
+    from hookline.web import Refused, parse_native
+
+    def keys(body: Any) -> set[str]:
+        """The keys that an error names."""
+        with pytest.raises(Refused) as caught:
+            parse_native(body)
+        return set(re.findall(r"'(\w+)'", caught.value.text.partition("use only ")[2]))
 
     section = PAGE.split("## Native\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", section, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     frames = {str(each.__struct_config__.tag) for each in get_args(ChatEvent)} | {"hook", "reload"}
-    assert named == frames | {*KEYS, *ANSWER} - {"messageId"} | {"event"}
+    allowed = keys({"x": 1}) | keys({"answers": {"1": {"x": 1}}})
+    assert named == frames | allowed - {"messageId"} | {"event"}
     assert "`messageId`" in section
     bodies = [json.loads(each) for each in re.findall(r"-d '(.*)'", section)]
     assert [parse_native(body).message is None for body in bodies] == [False, True]
@@ -205,9 +211,13 @@ async def test_somebody_else_approves_what_the_application_asks(
 
 
 def test_the_table_of_statuses_is_that_of_the_code() -> None:
-    from hookline.web._site.statuses import STATUSES
+    from hookline import errors
+    from hookline.web import status_of
 
     section = PAGE.split("### Map errors to statuses\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (.*) \| (\d+) \|$", section, re.MULTILINE)
     named = {name: int(status) for row, status in rows for name in re.findall(r"`(\w+)`", row)}
-    assert named == {kind.__name__: status for kind, status in STATUSES.items()}
+    assert named.keys() <= set(errors.__all__)
+    for kind in (getattr(errors, name) for name in errors.__all__):
+        statuses = [named[base.__name__] for base in kind.__mro__ if base.__name__ in named]
+        assert status_of(kind.__new__(kind)) == (statuses or [500])[0], kind.__name__

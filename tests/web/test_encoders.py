@@ -14,7 +14,6 @@ from tests.web._sse import read, read_wide
 from hookline import AssistantMessage, ToolMessage, UserMessage
 from hookline.events import ChatFailed, ChatStarted, MessageAdded, read_event
 from hookline.web import AgUiEncoder, AiSdkEncoder, NativeEncoder, Refused, encode, to_ui_messages
-from hookline.web._protocols.error_texts import Mask
 
 EVERY = pytest.mark.parametrize("name", SCENES)
 SECRETS = ("hunter2", "sk-123", "Traceback", "RuntimeError")
@@ -217,6 +216,18 @@ async def test_an_ag_ui_client_of_before_1_0_gets_no_outcome() -> None:
 # ── hookline's own ──────────────────────────────────────────────────────────────────────────
 
 
+def harmless(value: Any) -> Any:
+    """An event as JSON without what is hidden: errors, and addresses that no page may follow."""
+    if isinstance(value, list):
+        return [harmless(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    hidden = {"error", *(("text", "result") if value.get("outcome") == "error" else ())}
+    if not str(value.get("url")).startswith("https:"):
+        hidden.add("url")
+    return {key: harmless(each) for key, each in value.items() if key not in hidden}
+
+
 @EVERY
 async def test_the_native_stream_is_the_events(name: str) -> None:
     played = await SCENES[name]()
@@ -225,9 +236,9 @@ async def test_the_native_stream_is_the_events(name: str) -> None:
     events, _ = read(data)
     assert [event.id for event in events] == [f"r-{n}" for n in range(len(played.events))]
     assert [type(read_event(e.data)) for e in events] == [type(e) for e in played.events]
-    mask = Mask()
     for event, sent in zip(played.events, events, strict=True):
-        assert read_event(sent.data) == mask.event(event)
+        shown = json.loads(read_event(sent.data).to_json())
+        assert harmless(shown) == harmless(json.loads(event.to_json()))
         assert json.loads(sent.data)["at"] == 500.0
 
 

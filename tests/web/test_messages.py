@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from tests.web._scenes import SCENES
 
@@ -36,7 +37,6 @@ from hookline.web import (
     to_native_messages,
     to_ui_messages,
 )
-from hookline.web._protocols.incoming import Answer
 
 # A call that waits comes back as one that was not finished.
 WAITING = ("an_approval", "one_of_two_answers", "a_question_of_a_sub_agent")
@@ -402,7 +402,9 @@ def test_an_answer_about_an_endless_number_is_refused() -> None:
         with pytest.raises(Refused) as caught:
             parse_ai_sdk(ui({"id": "a", "role": "assistant", "parts": [said]}))
         assert caught.value.status == 400
-        answer = Answer(decision=Approve(), arguments={"amount": amount})
+        sound = {**said, "input": {"amount": 10}}
+        answer = parse_ai_sdk(ui({"id": "a", "role": "assistant", "parts": [sound]})).answers["1"]
+        answer = msgspec.structs.replace(answer, arguments={"amount": amount})
         with pytest.raises(Refused) as caught:
             Incoming(answers={"1": answer}).decisions([request], by="ada")
         assert caught.value.status == 409

@@ -9,7 +9,7 @@ import os
 import re
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import httpx
 import pytest
@@ -49,7 +49,6 @@ from hookline.web import (
     resume_response,
     status_of,
 )
-from hookline.web._runs.options import ChatOptions, RouteOptions
 
 STORED = "acme/ada/1"
 
@@ -240,12 +239,19 @@ async def test_a_refusal_by_somebody_else_is_shown_as_one() -> None:
     assert paid == []
 
 
+def keywords(function: Any) -> frozenset[str]:
+    """The keywords that a function passes on to a chat."""
+    starlette: dict[str, Any] = {"Request": Any, "Response": Any, "StreamingResponse": Any}
+    (options,) = get_args(get_type_hints(function, localns=starlette)["options"])
+    return frozenset(options.__optional_keys__)
+
+
 def test_the_keywords_of_a_route_are_those_of_a_chat() -> None:
     own = {"self", "input", "answers", "conversation"}
     for method in (Agent.chat_stream, Agent.resume_stream):
         named = set(signature(method).parameters) - own
-        assert named == ChatOptions.__optional_keys__
-        assert named - {"system"} == RouteOptions.__optional_keys__  # the route's is another
+        assert named == keywords(resume_detached)
+        assert named - {"system"} == keywords(chat_response)  # the route's is another
 
 
 @pytest.mark.parametrize("principal", ["ada", "a/b", "ä@x.org", "%~", "%2F", " "])

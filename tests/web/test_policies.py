@@ -12,7 +12,6 @@ from tests.web.test_site import direct, name_of
 from hookline import Agent, Ask, Deny, MemoryStore, define_hook
 from hookline.points import PreToolCall
 from hookline.testing import ScriptedModel, call
-from hookline.web._site import policies as module
 
 ANN, LEA = {"x-user": "ann"}, {"x-user": "lea"}
 
@@ -144,15 +143,14 @@ async def test_no_conversations_is_an_empty_report() -> None:
     assert (data["chats"], data["verdicts"]) == (0, [])
 
 
-async def test_the_latest_chats_are_replayed_up_to_a_limit(monkeypatch: Any) -> None:
-    monkeypatch.setattr(module, "CHATS", 3)
-    monkeypatch.setattr(module, "VERDICTS", 1)
-    async with serving(desk(5)) as (_, http):
-        for conversation in ("old", "long", "long", "long", "new"):
+async def test_the_latest_200_chats_are_replayed_and_200_verdicts_are_told() -> None:
+    turns = [[call("pay", amount=80), call("pay", amount=20)], "Paid."] * 202
+    async with serving(Agent(ScriptedModel(*turns), tools=[pay])) as (_, http):
+        for conversation in ("old", *["long"] * 200, "new"):
             await ask(http, conversation)
         data = await report(http, "by user")
-    assert (data["chats"], data["more"], data["counts"]) == (3, True, {"denied": 3})
-    assert [v["conversation"] for v in data["verdicts"]] == ["new"]
+    assert (data["chats"], data["more"], data["counts"]) == (200, True, {"denied": 400})
+    assert [v["conversation"] for v in data["verdicts"]] == ["new"] * 2 + ["long"] * 198
 
 
 async def test_an_exception_of_a_policy_is_not_shown() -> None:
@@ -182,7 +180,8 @@ async def test_a_principal_has_one_replay_at_a_time(monkeypatch: Any) -> None:
         )
         end.set()
         assert (await first)["differ"] == 0
-        monkeypatch.setattr(module, "SECONDS", 0)
+        timeout = asyncio.timeout
+        monkeypatch.setattr(asyncio, "timeout", lambda s: timeout(0 if s == 30 else s))
         end.clear()
         third = await http.post("/policies", json={"policy": "slow"}, headers=ANN)
         assert third.status_code == 503

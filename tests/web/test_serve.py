@@ -20,9 +20,7 @@ from tests.web._redis import need_redis, new_prefix
 from tests.web._server import eventually
 from tests.web.test_site import native, request_of, text_of
 
-from hookline import Agent
 from hookline.cli import main
-from hookline.cli._target import ModuleFailedError, as_agent, locate
 from hookline.events import ChatDone
 
 MODULE = """
@@ -239,25 +237,32 @@ def test_what_is_no_agent_is_told(
     assert why in capsys.readouterr().err
 
 
-async def test_an_agent_is_found_or_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["agent", "make", "make_later"])
+def test_an_agent_is_found_or_made(
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     (tmp_path / "demo_of_makers.py").write_text(MODULE.format(delay=0.0))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    agent = await as_agent(locate("demo_of_makers:agent"), "demo_of_makers:agent")
-    assert isinstance(agent, Agent)
-    for maker in ("demo_of_makers:make", "demo_of_makers:make_later"):
-        assert await as_agent(locate(maker), maker) is agent
+    assert main(["chat", f"demo_of_makers:{name}", "-m", "hi"]) == 0
+    assert capsys.readouterr().out == "Hello, Ada.\n"
 
 
 def test_an_error_inside_of_the_module_is_not_hidden(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "demo_that_breaks.py").write_text("import nothing_of_this_name")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    with pytest.raises(ModuleFailedError, match="nothing_of_this_name") as caught:
-        locate("demo_that_breaks:agent")
-    assert isinstance(caught.value.__cause__, ModuleNotFoundError)
+    assert main(["serve", "demo_that_breaks:agent"]) == 2
+    assert "needs nothing_of_this_name" in capsys.readouterr().err
+    assert main(["serve", "demo_that_breaks:agent", "--debug"]) == 2
+    shown = capsys.readouterr().err
+    assert 'demo_that_breaks.py", line 1, in <module>' in shown
+    assert "ModuleNotFoundError: No module named 'nothing_of_this_name'" in shown
 
 
 def test_a_short_token_is_refused(

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -25,7 +25,6 @@ from hookline import Agent, ModelRequest, Run, tool
 from hookline.points import OnChatEnd, OnMessage
 from hookline.testing import ScriptedModel, Turn, call
 from hookline.web import chat_response
-from hookline.web._protocols.ag_ui.state import differences
 
 
 class Board(TypedDict, total=False):
@@ -295,12 +294,24 @@ def patched(value: Any, operations: list[dict[str, Any]]) -> Any:
     return value
 
 
+async def shown(before: Any, after: Any) -> list[Any]:
+    """The changes of a state that a front end is sent."""
+    agent = Agent(ScriptedModel("Done."))
+    agent.add_hook("onChatStart", lambda ctx: ctx.run.state.update(value=before))
+    agent.add_hook("onChatEnd", lambda ctx: ctx.run.state.update(value=after))
+    async with direct(agent, ag_ui_state={"value": None}) as (_, http):
+        return changes(await ask(http))
+
+
 @given(JSON, JSON)
+@example([1], [True])
+@example([1, 2, 3], [1])
 def test_the_differences_make_the_one_of_the_other(before: Any, after: Any) -> None:
-    assert json.dumps(patched(before, differences(before, after)), sort_keys=True) == json.dumps(
-        after, sort_keys=True
-    )
-    assert differences(after, after) == []
+    snapshot, *deltas = asyncio.run(shown(before, after))
+    same = json.dumps(before, sort_keys=True) == json.dumps(after, sort_keys=True)
+    assert len(deltas) == (0 if same else 1)
+    state = patched(snapshot, deltas[0] if deltas else [])
+    assert json.dumps(state, sort_keys=True) == json.dumps({"value": after}, sort_keys=True)
 
 
 # ── the real client ─────────────────────────────────────────────────────────────────────────

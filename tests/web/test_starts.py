@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+import redis.asyncio
 from tests.web._redis import clear, need_redis, new_prefix
 from tests.web._server import client, conversation_of, direct, eventually, site_of
 from tests.web.test_queue import QUEUE, left_nothing, post, waiting
@@ -17,7 +18,6 @@ from tests.web.test_site import EACH, Gate, gated, request_of, text_of
 
 from hookline import Agent
 from hookline.testing import ScriptedModel
-from hookline.web.relay._redis import Names, connect
 
 STOPPED = "This answer was stopped before it began; send the request again."
 MODES = pytest.mark.parametrize("mode", [{}, {"on_disconnect": "detach"}, QUEUE], ids=str)
@@ -132,12 +132,15 @@ async def test_a_stop_elsewhere_reaches_an_answer_that_has_not_begun(
     prefix: str, stubborn: bool
 ) -> None:
     slow = Slow(stubborn=stubborn)
-    async with workers(model(), prefix, deps=slow) as (a, b), connect(need_redis()) as known:
+    async with (
+        workers(model(), prefix, deps=slow) as (a, b),
+        redis.asyncio.Redis.from_url(need_redis()) as known,
+    ):
         async with asked(a.http, slow) as first:
             assert (await b.http.post("/native/c1/stop")).json() == {"stopped": True}
             answer = await first
             assert (answer.status_code, answer.text) == (409, STOPPED)
-        while await known.exists(Names(prefix).run("owner/c1")):  # noqa: ASYNC110
+        while await known.exists(f"{prefix}run:owner/c1"):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         assert (await b.http.post("/native/c1/stop")).json() == {"stopped": False}
         again = await b.http.post("/native", json=request_of("native", "again"))

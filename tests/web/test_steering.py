@@ -15,7 +15,7 @@ import pytest
 import redis.asyncio
 from tests.web import _check_ag_ui as ag_ui
 from tests.web import _check_ai_sdk as ai_sdk
-from tests.web._redis import clear, need_redis, new_prefix
+from tests.web._redis import Names, clear, need_redis, new_prefix
 from tests.web._server import conversation_of, direct, eventually
 from tests.web.test_relay import workers
 from tests.web.test_site import native, request_of
@@ -24,8 +24,6 @@ from hookline import Agent, Deny, Message, Text, UserMessage, tool
 from hookline.events import ChatDone, MessageAdded, MessageQueued, MessageReturned, TextDelta
 from hookline.points import PreSteer
 from hookline.testing import ScriptedModel, call
-from hookline.web.relay._messages import ProcessMessage
-from hookline.web.relay._redis import Names
 
 PROTOCOLS = ("native", "ai-sdk", "ag-ui")
 EACH = pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -499,18 +497,18 @@ async def test_the_worker_checks_whose_message_it_is(prefix_of_relay: str) -> No
         first = asyncio.create_task(a.http.post("/native", json=request_of("native", "hi")))
         await work.runs(1)
         header = json.loads(await raw.hget(names.run("owner/c1"), "header"))
+        worker = (await raw.hget(names.run("owner/c1"), "worker")).decode()
         for principal, run in (("eve", header["run"]), ("owner", "another run")):
-            note = ProcessMessage(
-                act="send",
-                token="t",
-                back=b.relay._link.worker,
-                key="owner/c1",
-                run=run,
-                principal=principal,
-                message=UserMessage(parts=(Text("evil"),)),
-            )
-            inbox = names.inbox(a.relay._link.worker)
-            await raw.xadd(inbox, {"n": msgspec.json.encode(note)})
+            note = {
+                "act": "send",
+                "token": "t",
+                "back": "nobody",
+                "key": "owner/c1",
+                "run": run,
+                "principal": principal,
+                "message": json.loads(UserMessage(parts=(Text("evil"),)).to_json()),
+            }
+            await raw.xadd(names.inbox(worker), {"n": json.dumps(note)})
         reply = await b.http.post("/native/c1/messages", json=sent("native", "good"))
         assert reply.status_code == 202
         work.end()
@@ -576,7 +574,8 @@ async def test_an_inbox_keeps_no_message_that_was_taken(prefix_of_relay: str) ->
         first = asyncio.create_task(a.http.post("/native", json=request_of("native", "hi")))
         await work.runs(1)
         await b.http.post("/native/c1/messages", json=sent("native", "a secret"))
-        kept = await raw.xrange(names.inbox(a.relay._link.worker))
+        worker = (await raw.hget(names.run("owner/c1"), "worker")).decode()
+        kept = await raw.xrange(names.inbox(worker))
         assert not any(b"a secret" in fields[b"n"] for _, fields in kept)
         work.end()
         await first

@@ -20,7 +20,6 @@ from hookline.durable.sqlite import Chats, chats
 from hookline.models import Finish, TextChunk, ToolCallChunk
 from hookline.runtimes import Durable
 from hookline.workspace import Bwrap, Workspace
-from hookline.workspace._tools import write as module
 
 from .conftest import SANDBOX_TESTS
 
@@ -154,7 +153,14 @@ def before_commit(tool):
 
 def before_rename(agent):
     """The tool has noted what it is about to write, and has not written it."""
-    module.replace = lambda *_, **__: die()
+    opened = os.open
+
+    def die_at_the_first_byte(path, *args, **options):
+        if str(path).startswith(".hookline-"):  # the file that becomes the new version
+            die()
+        return opened(path, *args, **options)
+
+    os.open = die_at_the_first_byte  # of this process alone
 
 
 @pytest.mark.parametrize(
