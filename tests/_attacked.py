@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from tests.hostile_peers import ADAPTERS, FITS, MIB, PRESETS, Parts, model_at, request_of
+from tests._wires import ADAPTERS
+from tests.hostile_peers import FITS, MIB, PRESETS, Parts, model_at, request_of
 from tests.web._server import TOKEN, serve
 
 from hookline import Agent
@@ -152,7 +153,7 @@ async def _measured(attack: Callable[[], Any]) -> dict[str, Any]:
     stop.set()
     block, wall = await watch
     peak = (_memory("VmHWM") - before) / 1024
-    figures = {"peak": peak, "block": block, "wall": wall, "seconds": seconds}
+    figures: dict[str, Any] = {"peak": peak, "block": block, "wall": wall, "seconds": seconds}
     figures["outcome"] = outcome[:200]
     return figures
 
