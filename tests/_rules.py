@@ -6,16 +6,20 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 
-def every(*lists: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[[], None]]:
+def every(
+    *lists: Iterable[Any] | Callable[[], Iterable[Any]],
+) -> Callable[[Callable[..., None]], Callable[[], None]]:
     """Apply the decorated rule to each case, or to each combination of several lists.
 
-    A case is the rule's argument; a tuple holds several arguments.
+    A case is the rule's argument; a tuple holds several arguments. A list that takes long to make
+    is given by a function, which is called when the test runs and not when it is collected.
     """
 
     def decorate(rule: Callable[..., None]) -> Callable[[], None]:
         def test() -> None:
             cases: list[tuple[Any, ...]] = [()]
-            for items in lists:
+            for given in lists:
+                items = given() if callable(given) else given
                 cases = [(*case, *as_tuple(item)) for case in cases for item in items]
             assert cases, "no case: the rule would hold for nothing"
             offenders: list[str] = []

@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,6 +27,16 @@ else:
     uvloop = None
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the files with slow tests first, then the long ones.
+
+    Otherwise one of several workers would still run such a file when the others have ended.
+    """
+    sizes = Counter(item.path for item in items)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (item.path not in slow, -sizes[item.path], item.path))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -2,8 +2,9 @@
 
 The peers are providers, also behind presets, MCP servers over HTTP and as programs, OAuth servers,
 and the clients of the web application. A case is a kind of peer and an attack. The hostile server
-runs in this process. What it attacks runs in a child, which prints the memory that the attack added
-to its peak, the longest block of its event loop (in CPU time, and by the clock), and the outcome.
+runs in this process. What it attacks (tests/_attacked.py) runs in one of its own, which reports the
+memory that the attack added to its peak, the longest block of its event loop (in CPU time, and by
+the clock), and the outcome.
 The databases and the Redis server of a deployment are not among the peers: they are its own.
 `python -m tests.hostile_peers [--quick] [word …]` runs the cases whose names have a word.
 """
@@ -12,28 +13,22 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import json
 import os
 import sys
-import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
-from contextlib import asynccontextmanager, suppress
-from functools import partial
+from contextlib import asynccontextmanager, closing, suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qs, urlencode, urlsplit
 
 from tests._wires import ADAPTERS, KEY
-from tests.web._server import TOKEN, serve
+from tests.durable._forks import Forks
 
-from hookline import Agent, Model
-from hookline.mcp import MCPServer, connect, oauth
+from hookline import Model
 from hookline.mcp._client.transport.process import MAX_MESSAGE
 from hookline.providers.presets import preset
-from hookline.testing import ScriptedModel, call
-from hookline.web import app
 
 MIB: Final = 1024 * 1024
 MEMORY: Final = 64  # MiB that an answer may add
@@ -131,6 +126,15 @@ OF_CLIENTS: Final = ("values", "deep", "keys", "wide text", "numbers")
 FITS: Final = 4 * MIB - 4096  # bytes of a request that is read as a whole
 
 
+@cache
+def compressed(attack: str, size: int) -> bytes:
+    """Return the body of an attack that is compressed; empty for another one."""
+    if attack not in ATTACKS:
+        return b""
+    _, _, packed, body = ATTACKS[attack]
+    return b"".join(gzipped(body(size))) if packed else b""
+
+
 class Peer:
     """A server of raw HTTP that answers each request with one attack.
 
@@ -143,10 +147,7 @@ class Peer:
         self.size = size
         self.mcp = kind == "mcp"
         self.step = kind.partition(": ")[2] if kind.startswith("oauth") else ""
-        self.packed = b""  # a compressed body, to be written at once
-        if attack in ATTACKS:
-            _, _, packed, body = ATTACKS[attack]
-            self.packed = b"".join(gzipped(body(size))) if packed else b""
+        self.packed = compressed(attack, size)  # to be written at once
         self.tasks: list[asyncio.Task[Any]] = []
         self.stolen = 0  # requests that came to the other host
         self.heads: list[str] = []  # of all requests, in lower case
@@ -335,20 +336,6 @@ def be_program(attack: str, size: int) -> None:
             out.flush()
 
 
-# ── the child ───────────────────────────────────────────────────────────────────────────────
-
-
-async def _longest_block(stop: asyncio.Event) -> tuple[float, float]:
-    """Return the most CPU time, and the most time, between two turns of the event loop."""
-    work = wall = 0.0
-    while not stop.is_set():
-        before = time.thread_time(), time.perf_counter()
-        await asyncio.sleep(0.001)
-        work = max(work, time.thread_time() - before[0])
-        wall = max(wall, time.perf_counter() - before[1] - 0.001)
-    return work, wall
-
-
 def model_at(kind: str, url: str, *, idle_timeout: float = 1.0) -> Model:
     """Return an adapter or a preset whose service is at this address."""
     options: dict[str, Any] = {"api_key": KEY, "idle_timeout": idle_timeout}
@@ -361,143 +348,40 @@ def model_at(kind: str, url: str, *, idle_timeout: float = 1.0) -> Model:
     return model
 
 
-async def _ask(kind: str, url: str) -> None:
-    await Agent(model_at(kind, url)).chat("Hello.")
-
-
-async def _child(kind: str, url: str, warm: str, attack: str, size: int) -> None:
-    """Attack a client of this kind, after a warm-up at a harmless address that imports the SDK."""
-    async with asyncio.timeout(120):
-        if kind in ADAPTERS or kind in PRESETS:
-            with suppress(Exception):
-                await _ask(kind, warm)
-            await _measured(partial(_ask, kind, url))
-        elif kind.startswith("web"):
-            await _attack_web(kind.partition(": ")[2], attack, size)
-        else:
-            await _attack_mcp(kind, url, warm, attack, size)
-
-
-async def _attack_mcp(kind: str, url: str, warm: str, attack: str, size: int) -> None:
-    """Call the tool of a server, which is the attack; with a login, connect to it."""
-    program = (sys.executable, "-m", "tests.hostile_peers", "--program", attack)
-    match kind:
-        case "mcp":
-            server = MCPServer.http(f"{url}/mcp", label="hostile", timeout=10)
-            harmless = MCPServer.http(f"{warm}/mcp", label="harmless", timeout=10)
-        case "mcp: program":
-            server = MCPServer.stdio(*program, str(size), label="hostile", timeout=10)
-            harmless = MCPServer.stdio(*program, "1", label="harmless", timeout=10)
-        case _:
-            server, harmless = [
-                MCPServer.http(f"{at}/mcp", label="hostile", auth=oauth(f"{at}/mcp", login=_log_in))
-                for at in (url, warm)
-            ]
-    with suppress(Exception):
-        await _call_of(harmless)
-    await _measured(partial(_call_of, server))
-
-
-def _log_in(address: str) -> str:
-    state = parse_qs(urlsplit(address).query)["state"][0]
-    return f"http://127.0.0.1:8765/callback?{urlencode({'code': 'c', 'state': state})}"
-
-
-async def _call_of(server: MCPServer) -> None:
-    agent = Agent(ScriptedModel(call("attack"), "Done."))
-    async with connect(agent, server):
-        response = await agent.chat("Go.")
-        raise RuntimeError(str(response.tool_results)[:300])
-
-
-async def _attack_web(protocol: str, attack: str, size: int) -> None:
-    """Send a hostile request to the web application: one that is too large, or one that fits."""
-    site = app(Agent(ScriptedModel(*["Yes."] * 9)), token=TOKEN)
-    async with serve(site) as url:
-        port = int(url.rpartition(":")[2])
-
-        async def send(body: Parts) -> str:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            head = (
-                f"POST /{protocol} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n"
-                f"authorization: Bearer {TOKEN}\r\ncontent-type: application/json\r\n"
-                "transfer-encoding: chunked\r\n\r\n"
-            )
-            writer.write(head.encode())
-            with suppress(ConnectionError):
-                for part in body:
-                    writer.write(f"{len(part):x}\r\n".encode() + part + b"\r\n" if part else b"")
-                    await writer.drain()
-                writer.write(b"0\r\n\r\n")
-            answer = b""
-            with suppress(ConnectionError):
-                answer = await reader.read(200)
-            writer.close()
-            return answer.decode(errors="replace").partition("\r\n")[0]
-
-        async def hostile() -> None:
-            answers = [await send(request_of(protocol, attack, size))]
-            whole = b"".join(request_of(protocol, attack, 3 * MIB))
-            answers.append(await send(iter([whole[:FITS]])))
-            raise RuntimeError(" ".join(answers))
-
-        await send(iter([b"{}"]))
-        await _measured(hostile)
-
-
-def _memory(name: str) -> int:
-    """Return a figure of this process in KiB. ru_maxrss would begin with the parent's."""
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    return int(status.partition(f"{name}:")[2].split()[0])
-
-
-def _memory_now() -> int:
-    """Return the memory that is used now, and let the peak begin here."""
-    gc.collect()
-    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
-    return _memory("VmRSS")
-
-
-async def _measured(attack: Callable[[], Any]) -> None:
-    before = _memory_now()
-    stop = asyncio.Event()
-    watch = asyncio.ensure_future(_longest_block(stop))
-    await asyncio.sleep(0.01)
-    began = time.perf_counter()
-    outcome = "answered"
-    try:
-        await attack()
-    except Exception as exc:
-        outcome = f"{type(exc).__name__}: {exc}"
-    seconds = time.perf_counter() - began
-    stop.set()
-    block, wall = await watch
-    peak = (_memory("VmHWM") - before) / 1024
-    figures = {"peak": peak, "block": block, "wall": wall, "seconds": seconds}
-    figures["outcome"] = outcome[:200]
-    sys.stdout.write(json.dumps(figures) + "\n")
-
-
 # ── the parent ──────────────────────────────────────────────────────────────────────────────
 
 
-async def play(kind: str, attack: str, size: int) -> dict[str, Any]:
+# What each client would import by itself: the process that clients are forked from has it already.
+IMPORTS: Final = (
+    *("anthropic", "google.genai", "mcp.client.auth", "openai.types.responses", "httpx2"),
+    *("openai.lib.streaming.responses", "openai.resources.chat", "openai.resources.responses"),
+)
+
+
+def clients() -> Forks:
+    """Return the process from which each client that is attacked is forked; close it."""
+    return Forks("tests._attacked", *IMPORTS)
+
+
+async def play(forks: Forks, kind: str, attack: str, size: int) -> dict[str, Any]:
     """Play one attack against a client of this kind, and return the figures."""
     peer = Peer(attack, size, kind=kind)
     harmless = Peer("bomb: error", 1, kind=kind)
-    async with peer.serving() as url, harmless.serving() as warm:
-        child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.hostile_peers", "--child", kind, url, warm, attack),
-            *("--size", str(size)),
-            cwd=ROOT,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+    reports: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            out, error = await asyncio.wait_for(child.communicate(), 150)
+            await reports.put(await reader.read())  # what a client that is gone sent, too
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(receive, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, peer.serving() as url, harmless.serving() as warm:
+        client = forks.begin(kind, url, warm, attack, str(size), str(port))
+        try:
+            report = await asyncio.wait_for(reports.get(), 150)
         except TimeoutError:
-            child.kill()
-            await child.wait()
             return {
                 "outcome": "no end within 150 s",
                 "peak": 0,
@@ -505,9 +389,11 @@ async def play(kind: str, attack: str, size: int) -> dict[str, Any]:
                 "wall": 0,
                 "seconds": 150,
             }
-    if not out.strip():
-        raise RuntimeError(f"{kind}, {attack}: {error.decode()[-2000:]}")
-    figures: dict[str, Any] = json.loads(out.splitlines()[-1])
+        finally:
+            client.kill()
+    if not report.startswith(b"{"):
+        raise RuntimeError(f"{kind}, {attack}: {report.decode()[-2000:]}")
+    figures: dict[str, Any] = json.loads(report)
     if peer.stolen:
         figures["outcome"] = f"LEAKED to another host {peer.stolen} times"
     return figures
@@ -532,13 +418,13 @@ def cases() -> list[tuple[str, str]]:
     return [(kind, attack) for kind, its_attacks in kinds.items() for attack in its_attacks]
 
 
-async def main(words: list[str], *, quick: bool) -> int:
+async def main(forks: Forks, words: list[str], *, quick: bool) -> int:
     size = (48 if quick else 640) * MIB
     bad = 0
     for kind, attack in cases():
         if words and not any(word in f"{kind} {attack}" for word in words):
             continue
-        figures = await play(kind, attack, size)
+        figures = await play(forks, kind, attack, size)
         over = is_over(figures)
         over = over or figures["outcome"].startswith(("LEAKED", "no end", "TimeoutError"))
         bad += over
@@ -556,15 +442,12 @@ async def main(words: list[str], *, quick: bool) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--child", nargs=4)
     parser.add_argument("--program", nargs=2)
-    parser.add_argument("--size", type=int, default=0)
     parser.add_argument("words", nargs="*")
     options = parser.parse_args()
-    if options.child:
-        kind, url, warm, attack = options.child
-        asyncio.run(_child(kind, url, warm, attack, options.size))
-    elif options.program:
+    if options.program:
         be_program(options.program[0], int(options.program[1]))
-    else:
-        raise SystemExit(asyncio.run(main(options.words, quick=options.quick)))
+        raise SystemExit
+    with closing(clients()) as forks:
+        bad = asyncio.run(main(forks, options.words, quick=options.quick))
+    raise SystemExit(bad)

@@ -193,8 +193,13 @@ def names() -> Iterator[tuple[str, str]]:
                 yield module, name
 
 
-NAMES = sorted({(*definition(module, name)[:1], name) for module, name in names()})
-EACH = every(NAMES)
+@cache
+def defined() -> list[tuple[str, str]]:
+    """The module that defines each public name, and the name."""
+    return sorted({(*definition(module, name)[:1], name) for module, name in names()})
+
+
+EACH = every(defined)
 
 
 # ── is it there, and does it say something ──────────────────────────────────────────────────

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -530,20 +531,32 @@ def _name(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
 
 
-TREES = {_name(path): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
-MODULES = every(TREES)
-CORE = [name for name in TREES if name.startswith("_") and not name.startswith("__")]
+PATHS = {_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+MODULES = every(PATHS)
+CORE = [name for name in PATHS if name.startswith("_") and not name.startswith("__")]
 
 
-def _imports(tree: ast.AST) -> Iterator[tuple[ast.stmt, str, list[str]]]:
+@cache
+def _tree(module: str) -> ast.Module:
+    return ast.parse(PATHS[module].read_text())
+
+
+@cache
+def _nodes(tree: ast.AST) -> list[ast.AST]:
+    return list(ast.walk(tree))
+
+
+@cache
+def _imports(tree: ast.AST) -> list[tuple[ast.stmt, str, list[str]]]:
     """Each import: where it stands, of which module, and which names."""
-    for node in ast.walk(tree):
+    imports: list[tuple[ast.stmt, str, list[str]]] = []
+    for node in _nodes(tree):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, "relative imports are not used"
-            yield node, node.module or "", [alias.name for alias in node.names]
+            imports.append((node, node.module or "", [alias.name for alias in node.names]))
         elif isinstance(node, ast.Import):
-            for alias in node.names:
-                yield node, alias.name, []
+            imports += [(node, alias.name, []) for alias in node.names]
+    return imports
 
 
 def _first_party(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
@@ -554,7 +567,7 @@ def _first_party(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
         package = module.removeprefix("hookline").removeprefix(".")
         for name in names or [""]:  # `from hookline.otel._conventions import names`: a module
             inner = f"{package}.{name}".strip(".")
-            yield node, inner if inner in TREES else package or "__init__"
+            yield node, inner if inner in PATHS else package or "__init__"
 
 
 # ── imports ─────────────────────────────────────────────────────────────────────────────────
@@ -564,31 +577,31 @@ def test_the_plan_knows_every_module() -> None:
     """A new module gets its place in the list above, where one sees what it may import."""
     faces = [f"{door}.__init__" for door in DOOR_PLANS]
     planned = [*INSIDE, *HEADS, *FACE, *IN_DOORS, *faces, "dialogue", "discovery", "streams"]
-    heads = [name for name in TREES if name.endswith("__init__") and not _faces(name)]
-    assert sorted({*planned, *heads, "__main__"}) == sorted(TREES)
+    heads = [name for name in PATHS if name.endswith("__init__") and not _faces(name)]
+    assert sorted({*planned, *heads, "__main__"}) == sorted(PATHS)
     assert len(set(planned)) == len(planned)
 
 
 def _faces(module: str) -> bool:
     """Whether an `__init__` exports names; the others are a docstring and nothing else."""
-    return any(isinstance(node, ast.ImportFrom) for node in TREES[module].body)
+    return any(isinstance(node, ast.ImportFrom) for node in _tree(module).body)
 
 
-@every([name for name in TREES if name.endswith("__init__") and name not in FACE])
+@every([name for name in PATHS if name.endswith("__init__") and name not in FACE])
 def test_the_head_of_a_package_is_a_face_or_a_docstring(module: str) -> None:
-    assert _faces(module) or len(TREES[module].body) == 1
+    assert _faces(module) or len(_tree(module).body) == 1
 
 
 @every(CORE)
 def test_imports_go_down_only(module: str) -> None:
     below = INSIDE[: INSIDE.index(module)] if module in INSIDE else []
-    imported = {name for _, name in _first_party(TREES[module])}
+    imported = {name for _, name in _first_party(_tree(module))}
     assert imported <= set(below), f"not below {module}: {sorted(imported - set(below))}"
 
 
-@every([name for name in TREES if name.startswith("cli.")])
+@every([name for name in PATHS if name.startswith("cli.")])
 def test_the_command_line_uses_no_private_module_of_another_door(module: str) -> None:
-    others = {name for _, name in _first_party(TREES[module]) if not name.startswith("cli.")}
+    others = {name for _, name in _first_party(_tree(module)) if not name.startswith("cli.")}
     private = {name for name in others if any(part.startswith("_") for part in name.split("."))}
     assert private - {"__init__"} == set()
 
@@ -597,8 +610,8 @@ def test_the_command_line_uses_no_private_module_of_another_door(module: str) ->
 def test_imports_of_a_door_go_down_only(module: str) -> None:
     door = module.split(".")[0]
     below = IN_DOORS[: IN_DOORS.index(module)]
-    imported = {name for _, name in _first_party(TREES[module]) if name.split(".")[0] == door}
-    above = {name if name in TREES else f"{name}.__init__" for name in imported} - set(below)
+    imported = {name for _, name in _first_party(_tree(module)) if name.split(".")[0] == door}
+    above = {name if name in PATHS else f"{name}.__init__" for name in imported} - set(below)
     assert not above, f"not below {module}: {sorted(above)}"
 
 
@@ -615,7 +628,7 @@ MANY_ROOMS: dict[str, str] = {
 
 def test_a_package_has_12_rooms_at_most_unless_the_list_says_why() -> None:
     rooms: dict[str, set[str]] = {}
-    for name in TREES:
+    for name in PATHS:
         parts = name.removesuffix(".__init__").split(".")
         for place in range(len(parts)):
             rooms.setdefault(".".join(parts[:place]), set()).add(parts[place])
@@ -625,26 +638,26 @@ def test_a_package_has_12_rooms_at_most_unless_the_list_says_why() -> None:
 
 @every(CORE)
 def test_insiders_never_import_the_face_or_a_door(module: str) -> None:
-    imported = {name for _, name in _first_party(TREES[module])}
+    imported = {name for _, name in _first_party(_tree(module))}
     assert all(name.startswith("_") and name != "__init__" for name in imported)
 
 
 @every(FACE)
 def test_the_face_imports_the_core_and_never_a_door(module: str) -> None:
-    assert {name for _, name in _first_party(TREES[module])} <= set(INSIDE)
+    assert {name for _, name in _first_party(_tree(module))} <= set(INSIDE)
 
 
-@every([name for name in TREES if name.split(".")[0] in DOORS])
+@every([name for name in PATHS if name.split(".")[0] in DOORS])
 def test_doors_import_only_the_face_and_their_neighbours(module: str) -> None:
     package = module.split(".")[0]
     near = {package, *NEIGHBOURS.get(package, ())}
-    for _, name in _first_party(TREES[module]):
+    for _, name in _first_party(_tree(module)):
         assert name in FACE or name.split(".")[0] in near, name
 
 
 @MODULES
 def test_no_first_party_import_hides_under_type_checking_or_in_a_function(module: str) -> None:
-    tree = TREES[module]
+    tree = _tree(module)
     at_the_top = {id(node) for node in tree.body}
     hidden = [name for node, name in _first_party(tree) if id(node) not in at_the_top]
     assert hidden == []
@@ -656,9 +669,9 @@ def test_the_core_imports_no_third_party_but_these(module: str) -> None:
 
     What is optional is imported where it is used, in a function.
     """
-    for node, name, _ in _imports(TREES[module]):
+    for node, name, _ in _imports(_tree(module)):
         top = name.split(".")[0]
-        if node in TREES[module].body and top not in sys.stdlib_module_names:
+        if node in _tree(module).body and top not in sys.stdlib_module_names:
             assert top in ("hookline", "msgspec", "anyio", "typing_extensions"), name
 
 
@@ -697,7 +710,7 @@ def _used(tree: ast.AST, package: str) -> set[str]:
             used |= set(names)
         elif module.startswith(f"{package}."):
             used.add(module.split(".")[1])
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             used |= {node.attr} if node.value.id == package else set()
     return used
@@ -705,19 +718,19 @@ def _used(tree: ast.AST, package: str) -> set[str]:
 
 @every(LOOP)
 def test_the_loop_asks_no_clock_draws_no_number_and_does_no_io(module: str) -> None:
-    imported = {name.split(".")[0] for _, name, _ in _imports(TREES[module])}
+    imported = {name.split(".")[0] for _, name, _ in _imports(_tree(module))}
     assert imported & WORLD == set()
 
 
 @every([*LOOP, *HOOKS], ALLOWED)
 def test_the_loop_starts_no_task_and_sets_no_timer(module: str, package: str) -> None:
-    assert _used(TREES[module], package) <= ALLOWED[package]
+    assert _used(_tree(module), package) <= ALLOWED[package]
 
 
 def test_the_call_rules_have_a_clock_only_to_tell_on_hook_how_long_a_hook_took() -> None:
-    names = [names for _, module, names in _imports(TREES["_hooks.call_rules"]) if module == "time"]
+    names = [names for _, module, names in _imports(_tree("_hooks.call_rules")) if module == "time"]
     assert names == [["perf_counter"]]
-    imported = {name.split(".")[0] for _, name, _ in _imports(TREES["_hooks.call_rules"])}
+    imported = {name.split(".")[0] for _, name, _ in _imports(_tree("_hooks.call_rules"))}
     assert imported & WORLD == {"time"}
 
 
@@ -741,7 +754,7 @@ def _yields(node: ast.AST) -> Iterator[int]:
 
 def _yields_in_scopes(tree: ast.AST) -> list[int]:
     found: list[int] = []
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if isinstance(node, (ast.With, ast.AsyncWith)):
             names = {
                 getattr(part, "attr", getattr(part, "id", ""))
@@ -755,7 +768,7 @@ def _yields_in_scopes(tree: ast.AST) -> list[int]:
 
 @MODULES
 def test_nothing_yields_inside_a_cancel_scope_a_task_group_or_a_current_span(module: str) -> None:
-    assert _yields_in_scopes(TREES[module]) == []
+    assert _yields_in_scopes(_tree(module)) == []
 
 
 def test_the_search_for_such_yields_finds_one() -> None:
@@ -786,13 +799,13 @@ def _place(name: str) -> tuple[int, str]:
 def test_all_is_sorted_and_complete(module: str) -> None:
     names = _all(module)
     assert names == sorted(names, key=_place)
-    imported = [each for _, _, names in _imports(TREES[module]) for each in names]
+    imported = [each for _, _, names in _imports(_tree(module)) for each in names]
     assert sorted(names) == sorted(imported)
 
 
 @every(FACES)
 def test_the_face_holds_nothing_but_names(module: str) -> None:
-    docstring, *imports, last = TREES[module].body
+    docstring, *imports, last = _tree(module).body
     assert isinstance(docstring, ast.Expr)
     assert all(isinstance(node, ast.ImportFrom) for node in imports)
     assert isinstance(last, ast.Assign)
@@ -870,7 +883,7 @@ MECHANISMS = {
 
 @MODULES
 def test_a_module_opens_by_saying_what_lives_here(module: str) -> None:
-    text = ast.get_docstring(TREES[module])
+    text = ast.get_docstring(_tree(module))
     assert text
     if module != "_base.errors":  # which draws the tree of all exceptions
         assert len(text.splitlines()) <= (30 if module in MECHANISMS else 15)
@@ -914,7 +927,7 @@ def test_a_module_has_330_lines_at_most_unless_the_list_says_why(module: str) ->
         lines = path.read_text().splitlines()
         generated = [
             node
-            for node in ast.walk(TREES[module])
+            for node in _nodes(_tree(module))
             if isinstance(node, ast.If)
             and lines[node.lineno - 1].endswith("scripts/dev/generate.py")
         ]
@@ -937,7 +950,7 @@ LONG = {
 @MODULES
 def test_a_function_is_about_50_lines_and_takes_six_things_by_place(module: str) -> None:
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(TREES[module]):
+    for node in _nodes(_tree(module)):
         if isinstance(node, kinds):
             inner = [each for each in ast.walk(node) if isinstance(each, kinds) and each != node]
             lines = _lines(node) - sum(map(_lines, inner))
@@ -996,14 +1009,14 @@ def _own(function: ast.AST) -> Iterator[ast.AST]:
 
 @MODULES
 def test_a_function_has_a_complexity_of_15_at_most(module: str) -> None:
-    for node in ast.walk(TREES[module]):
+    for node in _nodes(_tree(module)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             assert _complexity(node) <= 15 or (module, node.name) in COMPLEX, node.name
 
 
 @MODULES
 def test_a_class_has_25_slots_or_fields_at_most(module: str) -> None:
-    for node in ast.walk(TREES[module]):
+    for node in _nodes(_tree(module)):
         if isinstance(node, ast.ClassDef):
             slots = [
                 len(each.value.elts)
@@ -1068,7 +1081,7 @@ UNTOLD = {"exc", "error", "reason", "cause", "message", "text", "said", "content
 
 def _records(tree: ast.AST) -> Iterator[ast.Call]:
     """Each call that writes to the log from INFO up."""
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if not isinstance(node, ast.Call):
             continue
         if isinstance(node.func, ast.Name) and node.func.id == "log_throw":
@@ -1102,14 +1115,14 @@ def _shown_by(call: ast.Call) -> set[str]:
 
 
 # `log_events` is asked by its user to log what is said, at the length and level that they choose.
-@every([name for name in TREES if name != "hooks._logs.log"])
+@every([name for name in PATHS if name != "hooks._logs.log"])
 def test_no_record_from_info_up_formats_an_exception_or_a_reason(module: str) -> None:
     caught = {
         node.name
-        for node in ast.walk(TREES[module])
+        for node in _nodes(_tree(module))
         if isinstance(node, ast.ExceptHandler) and node.name
     }
-    for call in _records(TREES[module]):
+    for call in _records(_tree(module)):
         assert not _shown_by(call) & (UNTOLD | caught), f"line {call.lineno}"
         assert ast.unparse(call.func) != "logger.exception", f"line {call.lineno}"
         assert "exc_info" not in {each.arg for each in call.keywords}, f"line {call.lineno}"

@@ -59,7 +59,9 @@ scalars = (
     | st.floats(allow_nan=False, allow_infinity=False)
     | texts
 )
-values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(texts, inner))
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner) | st.dictionaries(texts, inner), max_leaves=20
+)
 objects = st.dictionaries(texts, scalars) | st.dictionaries(texts, values)
 
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,7 @@ def test_the_overloads_and_the_docs_are_fresh() -> None:
 # ── each row is fired in one place ──────────────────────────────────────────────────────────
 
 
+@cache
 def _made() -> Counter[str]:
     """How often each context class is constructed in the source."""
     contexts = {head.context.__name__ for head in TABLE.values()}
@@ -77,12 +79,9 @@ def _made() -> Counter[str]:
     return made
 
 
-MADE = _made()
-
-
 @ROWS
 def test_every_context_class_is_constructed_in_exactly_one_place(head: Any) -> None:
-    assert MADE[head.context.__name__] == 1
+    assert _made()[head.context.__name__] == 1
 
 
 @ROWS

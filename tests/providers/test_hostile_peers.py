@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from typing import Any
 
 import httpx
 import httpx2
 import pytest
 from tests._wires import KEY, WIRES
-from tests.hostile_peers import BLOCK, MEMORY, MIB, PRESETS, Peer, cases, model_at, play
+from tests.durable._forks import Forks
+from tests.hostile_peers import BLOCK, MEMORY, MIB, PRESETS, Peer, cases, clients, model_at, play
 
 from hookline import Agent
 from hookline.errors import (
@@ -31,6 +33,13 @@ LIBRARIES = [httpx, httpx2]  # an SDK uses one of them
 each_wire = pytest.mark.parametrize("kind", WIRES)
 
 
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    """The process from which the clients that are attacked are forked."""
+    with closing(clients()) as forks:
+        yield forks
+
+
 async def failing(kind: Any, peer: Peer, **options: Any) -> ModelError:
     """The error of a chat with this peer."""
     async with peer.serving() as url:
@@ -41,8 +50,10 @@ async def failing(kind: Any, peer: Peer, **options: Any) -> ModelError:
 
 @pytest.mark.parametrize("kind", [*WIRES, "mcp"])
 @pytest.mark.parametrize("attack", ["bomb: error", "bomb: answer", "bomb: event"])
-async def test_a_compressed_answer_takes_bounded_memory(kind: str, attack: str) -> None:
-    figures = await play(kind, attack, 256 * MIB)
+async def test_a_compressed_answer_takes_bounded_memory(
+    forks: Forks, kind: str, attack: str
+) -> None:
+    figures = await play(forks, kind, attack, 256 * MIB)
     assert figures["outcome"] != "answered"
     assert figures["peak"] < MEMORY, figures
 
@@ -80,9 +91,9 @@ async def test_a_body_arrives_in_small_pieces_between_which_others_run(
 
 
 @pytest.mark.parametrize("kind", sorted({kind for kind, _ in cases()} - {*WIRES, "mcp"}))
-async def test_nor_does_any_other_peer_take_more(kind: str) -> None:
+async def test_nor_does_any_other_peer_take_more(forks: Forks, kind: str) -> None:
     attack = next(attack for each, attack in cases() if each == kind and "values" in attack)
-    figures = await play(kind, attack, 48 * MIB)
+    figures = await play(forks, kind, attack, 48 * MIB)
     assert figures["outcome"] != "answered"
     assert figures["peak"] < MEMORY, figures
     assert figures["block"] < BLOCK, figures
