@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import sys
@@ -16,7 +17,6 @@ from tests.durable.test_postgres import Server
 
 from hookline import Agent, Approve
 from hookline.durable import Client, chats, client
-from hookline.durable._polled.database import Statement, Work
 from hookline.durable.postgres import Chats as PostgresChats
 from hookline.durable.sqlite import Chats as SQLiteChats
 from hookline.errors import StoreError, UsageError
@@ -175,14 +175,19 @@ async def test_an_error_of_the_database_says_what_the_server_said(
 
 async def test_an_error_of_a_cut_connection_says_that_one_can_try_again(postgres: Engine) -> None:
     server = Server(postgres)
-    async with server.jobs() as jobs:
-        await jobs.add("one", "{}")
-
-        def cut() -> Work[None]:
-            yield Statement("SELECT 1")
-            assert server.close_connections() == 1
-            yield Statement("SELECT 1")
-
-        with pytest.raises(StoreError, match=r"was cut \(.+\); try again"):
-            await jobs.database.run(cut)
-        await jobs.add("two", "{}")
+    asyncpg: Any = import_module("asyncpg")
+    connection = await asyncpg.connect(postgres.address)
+    async with PostgresChats(server.url) as jobs:
+        await jobs.start("Hi.")
+        try:
+            async with connection.transaction():
+                await connection.execute("LOCK TABLE hookline_job")
+                starting = asyncio.create_task(jobs.start("Hi."))
+                while not await server.waits():  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                assert server.close_connections() == 1
+            with pytest.raises(StoreError, match=r"was cut \(.+\); try again"):
+                await starting
+        finally:
+            await connection.close()
+        await jobs.start("Hi.")

@@ -49,6 +49,10 @@ class Server:
         """Whether a connection of this name runs this query."""
         return await self._look("bool_or(query = $2)", query)
 
+    async def waits(self) -> Any:
+        """Whether a connection of this name waits for a lock."""
+        return await self._look("bool_or(wait_event_type = 'Lock')")
+
     async def _look(self, what: str, *arguments: str) -> Any:
         asyncpg: Any = import_module("asyncpg")
         connection = await asyncpg.connect(self.engine.address)

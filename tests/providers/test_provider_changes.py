@@ -29,11 +29,9 @@ from hookline import (
 )
 from hookline.errors import UsageError
 from hookline.hooks import fallback
-from hookline.models import ModelRequest
-from hookline.providers._adapter.ids import NINE, USUAL, call_ids
 from hookline.providers.openai_chat import OpenAIChatModel
 from hookline.providers.presets import preset
-from hookline.testing import ScriptedModel, Turn, call
+from hookline.testing import Turn, call
 
 from ._habits import delta, sse
 
@@ -123,60 +121,56 @@ async def test_a_conversation_goes_on_at_another_provider(first: Any, then: Any)
 STRANGE = ["functions.x:0", "a b", "x" * 80, "é", "call_1", "", "call/1", "call:1", "x" * 80 + "y"]
 
 
+USUAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
 def history(ids: list[str], meta: Any = None) -> tuple[Any, ...]:
     calls = tuple(ToolCall(id=id, name="x", meta=meta) for id in ids)
     results = (ToolMessage(call_id=id, name="x", text="ok") for id in ids)
     return (UserMessage(parts=(Text("Hi."),)), AssistantMessage(parts=calls), *results)
 
 
-@pytest.mark.parametrize("takes", [USUAL, NINE], ids=["usual", "nine"])
-def test_ids_are_what_a_provider_takes_without_collisions_and_always_the_same(
-    takes: re.Pattern[str],
+async def ids_sent(kind: Any, messages: tuple[Any, ...], **options: Any) -> list[str]:
+    """The ids that a provider is sent of the calls in a history; its results have the same ids."""
+    async with WireServer("openai-chat" if kind == "mistral" else kind, "Yes.") as server:
+        if kind == "mistral":
+            model: Any = preset("mistral", "m", base_url=server.url, api_key=KEY)
+        else:
+            model = ADAPTERS[kind]("m", base_url=server.url, api_key=KEY, **options)
+        await Agent(model).chat("And?", conversation=Conversation(messages))
+    asked, answered = ids_in(server.requests[0].json)
+    assert asked == answered
+    return asked
+
+
+TAKES = {**dict.fromkeys(WIRES, USUAL), "mistral": re.compile(r"[A-Za-z0-9]{9}")}
+
+
+@pytest.mark.parametrize("kind", TAKES)
+async def test_ids_are_what_a_provider_takes_without_collisions_and_always_the_same(
+    kind: str,
 ) -> None:
-    messages = history(STRANGE)
-    ids = call_ids(messages, "acme", takes)
-    made = [ids(each) for each in STRANGE]
+    made = await ids_sent(kind, history(STRANGE))
     assert len(set(made)) == len(STRANGE)
-    assert all(takes.fullmatch(each) for each in made)
-    again = call_ids((*messages, *history(["another"])[1:]), "acme", takes)
-    assert [again(each) for each in STRANGE] == made
-
-
-def test_an_id_that_fits_stays_and_one_that_would_take_its_place_gives_way() -> None:
-    [taken] = [call_ids(history(["a b"]), "acme")("a b")]
-    ids = call_ids(history(["a b", taken]), "acme")
-    assert ids(taken) == taken
-    assert ids("a b") != taken
-
-
-def test_a_providers_own_id_goes_back_to_it_alone_and_only_once() -> None:
-    messages = history(["c1", "c2"], {"acme": {"call_id": "functions.x:0"}})
-    mine = call_ids(messages, "acme")
-    assert [mine(each) for each in ("c1", "c2")] == ["functions.x:0", "c2"] or mine("c2") != mine(
-        "c1"
-    )
-    others = call_ids(messages, "other")
-    assert [others(each) for each in ("c1", "c2")] == ["c1", "c2"]
+    assert all(TAKES[kind].fullmatch(each) for each in made)
+    again = await ids_sent(kind, (*history(STRANGE), *history(["another"])))
+    assert again[:-1] == made
 
 
 @pytest.mark.parametrize("kind", WIRES)
-def test_every_adapter_sends_ids_that_pair(kind: str) -> None:
-    from hookline.providers.anthropic import _request as _anthropic_request
-    from hookline.providers.google import _request as _google_request
-    from hookline.providers.openai import _request as _openai_request
-    from hookline.providers.openai_chat import _request as _openai_chat_request
+async def test_an_id_that_fits_stays_and_one_that_would_take_its_place_gives_way(kind: str) -> None:
+    [taken] = await ids_sent(kind, history(["a b"]))
+    other, same = await ids_sent(kind, history(["a b", taken]))
+    assert same == taken
+    assert other != taken
 
-    makers: dict[str, Any] = {
-        "openai": _openai_request,
-        "openai-chat": _openai_chat_request,
-        "anthropic": _anthropic_request,
-        "google": _google_request,
-    }
-    request = ModelRequest(model=ScriptedModel(), messages=history(STRANGE))
-    body = makers[kind].request_body("m", request)
-    text = json.dumps(body, default=str)
-    for each in ("functions.x:0", "call/1", "a b"):
-        assert each not in text
+
+@pytest.mark.parametrize("kind", WIRES)
+async def test_a_providers_own_id_goes_back_to_it_alone_and_only_once(kind: str) -> None:
+    messages = history(["c1", "c2"], {"acme": {"call_id": "functions.x:0"}})
+    first, second = await ids_sent(kind, messages, provider="acme")
+    assert first == "functions.x:0" != second
+    assert await ids_sent(kind, messages, provider="other") == ["c1", "c2"]
 
 
 # ── with what a provider's own tools did ────────────────────────────────────────────────────

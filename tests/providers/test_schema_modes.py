@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 import pydantic
 import pytest
+from tests._wires import wire
 
-from hookline._model.output import Form
+from hookline import Agent
+from hookline.errors import HooklineError
 from hookline.models import ModelRequest
-from hookline.providers._adapter.schemas import closed, is_strict, mapped
-from hookline.providers.anthropic import _request as _anthropic_request
-from hookline.providers.openai import _request as _openai_request
 from hookline.testing import ScriptedModel
 
-NOBODY = ScriptedModel()
+
+async def request_for(kind: Any) -> ModelRequest:
+    """The request for an answer of this kind."""
+    model = ScriptedModel("none of this kind")
+    with suppress(HooklineError):
+        await Agent(model).chat("Hi.", output=kind, output_retries=0)
+    return model.requests[0]
 
 
-def test_a_schema_with_fields_that_may_be_left_out_is_not_strict() -> None:
-    optional = {"type": "object", "properties": {"a": {"type": "string"}}}
-    assert not is_strict(optional)
-    assert is_strict({**optional, "required": ["a"]})
-    assert not is_strict({"type": "array", "items": optional})
-    assert not is_strict({"type": "object", "additionalProperties": {"type": "string"}})
-    assert closed({"type": "object", "additionalProperties": {"type": "string"}}) == {
-        "type": "object",
-        "additionalProperties": {"type": "string"},
-    }
+async def body_for(provider: Any, kind: Any, **options: Any) -> Any:
+    """What a provider is sent for an answer of this kind."""
+    async with wire(provider, "none of this kind") as (model, server):
+        with suppress(HooklineError):
+            await Agent(model, **options).chat("Hi.", output=kind, output_retries=0)
+        return server.requests[0].json
 
 
 class Inner(pydantic.BaseModel):
@@ -58,6 +61,10 @@ class Loose(pydantic.BaseModel, extra="allow"):
     a: int
 
 
+class Partial(TypedDict, total=False):
+    a: str
+
+
 @dataclass
 class Node:
     kids: list[Node]
@@ -74,42 +81,62 @@ class Bounds:
 
 PLAIN = [Cat, int, Literal["a", "b"], Node, date, Cat | Dog]
 DEMANDING = [
-    *(Outer, Pet, Loose, Bounds, dict[str, int], tuple[int, str], set[int], bytes, Any),
+    *(
+        Partial,
+        list[Partial],
+        Outer,
+        Pet,
+        Loose,
+        Bounds,
+        dict[str, int],
+        dict[str, str],
+        tuple[int, str],
+        set[int],
+        bytes,
+        Any,
+    ),
     Annotated[str, msgspec.Meta(max_length=5)],
 ]
 
 
 @pytest.mark.parametrize("kind", [*PLAIN, *DEMANDING], ids=str)
-def test_openais_strict_mode_gets_only_the_schemas_that_it_takes(kind: Any) -> None:
+async def test_openais_strict_mode_gets_only_the_schemas_that_it_takes(kind: Any) -> None:
     """It refuses the request for any other."""
-    request = ModelRequest(model=NOBODY, messages=(), output=Form(kind).schema)
-    form = _openai_request.request_body("m", request)["text"]["format"]
+    form = (await body_for("openai", kind))["text"]["format"]
     assert form["strict"] == (kind in PLAIN)
+    if kind == dict[str, str]:
+        assert {"type": "object", "additionalProperties": {"type": "string"}} in nested(form)
 
 
-def keywords(schema: Any) -> set[str]:
+def nested(value: Any) -> Iterator[Any]:
+    """The objects of a schema, the outer ones first."""
+    if isinstance(value, dict):
+        yield value
+    if isinstance(value, (dict, list)):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from nested(each)
+
+
+def keywords(schema: dict[str, Any]) -> set[str]:
     """The keywords of a schema, with the fields' names left out."""
-    found: set[str] = set()
-
-    def look(each: dict[str, Any]) -> dict[str, Any]:
-        found.update(each)
-        return each
-
-    mapped(schema, look)
+    found = set(schema)
+    for key, value in schema.items():
+        schemas = value.values() if key in ("properties", "$defs") else [value]
+        for each in schemas:
+            for inner in each if isinstance(each, list) else [each]:
+                found |= keywords(inner) if isinstance(inner, dict) else set()
     return found
 
 
 @pytest.mark.parametrize("kind", [*PLAIN, Outer, Pet, Loose, Bounds, set[int], bytes], ids=str)
-def test_anthropics_schema_mode_gets_the_keywords_that_its_sdk_would_send(kind: Any) -> None:
+async def test_anthropics_schema_mode_gets_the_keywords_that_its_sdk_would_send(kind: Any) -> None:
     if kind is Node:
         return
-    output = Form(kind).schema
+    output = (await request_for(kind)).output
     assert output is not None
     transform = pytest.importorskip("anthropic.lib._parse._transform").transform_schema
     theirs = transform(json.loads(msgspec.json.encode(output.schema)))
-    body = _anthropic_request.request_body(
-        "m", ModelRequest(model=NOBODY, messages=(), output=output)
-    )
+    body = await body_for("anthropic", kind)
     ours = body["output_config"]["format"]["schema"]
     assert "system" not in body
     assert keywords(ours) <= keywords(theirs) | {"default"}
@@ -127,11 +154,11 @@ def test_anthropics_schema_mode_gets_the_keywords_that_its_sdk_would_send(kind: 
 
 
 @pytest.mark.parametrize("kind", [Node, dict[str, int], tuple[int, str], Any], ids=str)
-def test_a_schema_that_anthropics_mode_cannot_express_is_described_in_words(kind: Any) -> None:
-    output = Form(kind).schema
-    assert output is not None
-    request = ModelRequest(model=NOBODY, messages=(), system="Be brief.", output=output)
-    body = _anthropic_request.request_body("m", request)
+async def test_a_schema_that_anthropics_mode_cannot_express_is_described_in_words(
+    kind: Any,
+) -> None:
+    request = (await request_for(kind)).replace(system="Be brief.")
+    body = await body_for("anthropic", kind, system="Be brief.")
     assert "output_config" not in body
     assert body["system"] == request.prompted().system
     assert body["system"].startswith("Be brief.")
