@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from functools import partial
 from typing import Any
 
 import pytest
-from tests._wires import WIRES, wire
 
 from hookline import (
     Agent,
@@ -31,7 +29,6 @@ from hookline.errors import ChatAbortedError
 from hookline.events import MessageAdded
 from hookline.replay import fork, record_of_log, records_of
 from hookline.runtimes import Durable, Halted, Journal
-from hookline.storage import RanCall
 from hookline.testing import ScriptedModel, TestRuntime, Turn, call, collect
 
 
@@ -281,26 +278,6 @@ def test_they_are_no_part_of_what_is_compared(message: Message) -> None:
 def test_messages_with_another_text_are_not_equal() -> None:
     assert MESSAGES[0] != MESSAGES[0].replace(text="ho")
     assert MESSAGES[2] != MESSAGES[2].replace(text="lost")
-
-
-@pytest.mark.parametrize("kind", WIRES)
-async def test_no_model_is_sent_what_is_only_known_about_a_message(kind: Any) -> None:
-    ran = RanCall(arguments={"q": "planted-arguments"}, by="planted-person", note="planted-note")
-    known = [
-        MESSAGES[0].replace(chat_id="planted-chat", at=5678.25),
-        MESSAGES[1].replace(chat_id="planted-chat", at=5678.25),
-        MESSAGES[2].replace(chat_id="planted-chat", at=5678.25, ran=ran),
-    ]
-    sent: list[Any] = []
-    for history in (MESSAGES, known):
-        async with wire(kind, Turn("ok")) as (model, server):
-            agent: Agent[Any] = Agent(model, tools=[look])
-            await agent.chat(None, conversation=Conversation(history))
-            (request,) = server.requests
-            sent.append(request)
-    bodies = [json.dumps(request.json, sort_keys=True) for request in sent]
-    assert bodies[0] == bodies[1]
-    assert "found x" in bodies[0]
 
 
 def test_a_row_of_before_has_none() -> None:
