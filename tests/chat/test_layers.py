@@ -6,8 +6,8 @@ from tests.benchmarks.bytecodes import count
 from tests.benchmarks.measure import Work
 from tests.benchmarks.where import calls_of_a_unit, calls_ours, text_ours
 
-CALLS = 124
-COROUTINES = 31
+CALLS = 119
+COROUTINES = 28
 CHECK = 15
 """The most bytecodes of the check for messages that wait, in CPython 3.11 to 3.14."""
 UNUSED = {

@@ -78,7 +78,7 @@ from hookline.events import (
     ToolCallStarted,
     read_event,
 )
-from hookline.models import Finish, ModelRequest, ReasoningChunk, TextChunk
+from hookline.models import Finish, ModelRequest, PartEndChunk, ReasoningChunk, TextChunk
 from hookline.testing import ScriptedModel, Turn, call, collect, raw_call
 
 BOUND = 64
@@ -519,15 +519,15 @@ async def test_nothing_is_dropped_for_a_slow_reader() -> None:
 
 
 async def test_the_most_events_that_follow_one_wait_fill_the_margin() -> None:
-    """A hook turns a piece into another kind of part, which then ends with the answer."""
+    """At the end of the answer, a hook adds text of another kind, which then ends, too."""
     assert SIZE == BOUND == HIGH_WATER + MARGIN
     words = ["x"] * (HIGH_WATER - 2)  # ChatStarted is read; MessageAdded and StepStarted are not
-    agent = Agent(ScriptedModel([*words, "the last"]))
+    agent = Agent(ScriptedModel([*words]))
 
     @agent.hook("onDelta")
-    def turn(ctx: Any) -> Any:
-        is_last = isinstance(ctx.delta, TextChunk) and ctx.delta.text == "the last"
-        return ReasoningChunk("the last") if is_last else None
+    def release(ctx: Any) -> Any:
+        is_end = isinstance(ctx.delta, PartEndChunk)
+        return (ReasoningChunk("the last"), ctx.delta) if is_end else None
 
     put = agent.subscribe(*NOT_LAST, size=10_000)
     async with agent.chat_stream("hi") as stream:
@@ -566,6 +566,41 @@ async def test_parallel_writers_keep_the_bound_and_the_order() -> None:
         assert [tick for tick in ticks if tick[0] == n] == [[n, i] for i in range(20)]
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert worst <= BOUND
+
+
+async def test_each_call_that_runs_beside_others_may_have_one_event_over_the_bound() -> None:
+    """I8: the sub-agents are held before the ends of their steps, and the buffer is filled then."""
+    kids, chatting, ending = 8, asyncio.Event(), asyncio.Event()
+    at_end: list[str] = []
+
+    @tool
+    async def chatty(run: Run[Any]) -> None:
+        await chatting.wait()
+        for i in range(100):
+            await run.status("tick", i)
+
+    async def hold(ctx: Any) -> None:
+        at_end.append(ctx.run.chat_id)
+        await ending.wait()
+
+    kid = Agent(ScriptedModel(*["So."] * kids), name="kid")
+    kid.add_hook("onStep", hold)
+    calls = [call("chatty"), *[call("kid", input="?") for _ in range(kids)]]
+    agent = Agent(ScriptedModel(calls, "done"), tools=[chatty, kid.as_tool()])
+    put = agent.subscribe(size=10_000)
+    async with agent.chat_stream("hi") as stream:
+        events: list[Any] = []
+        while len(at_end) < kids or held(put) > len(events):
+            events.append(await anext(stream))
+            await turns()
+        chatting.set()
+        await turns(200)
+        assert held(put) - len(events) == FULL  # where each writer waits for room
+        ending.set()
+        await turns(200)
+        assert held(put) - len(events) == FULL + kids <= BOUND + len(calls)
+        events += await collect(stream)
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
 
 
 @pytest.mark.parametrize("refused", [False, True], ids=["", "a hook refuses the messages"])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, overl
 
 import msgspec
 
-from hookline._base.frozen import EMPTY, own, own_tuple
+from hookline._base.frozen import EMPTY, FrozenDict, own, own_tuple
 from hookline._base.json import Reader, clean_data, encode_foreign
 
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "pause", "length", "refusal", "other"]
@@ -270,7 +270,8 @@ class ToolCall(Data, frozen=True, kw_only=True, tag_field="part", tag="call"):
     """The provider's own data, which is sent back to the provider."""
 
     def __post_init__(self) -> None:
-        own(self, "arguments")
+        if type(self.arguments) is not FrozenDict:
+            own(self, "arguments")
         if self.meta is not None:
             own(self, "meta")
 

@@ -8,7 +8,7 @@ while it is closed never replaces the result of the call.
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from inspect import isawaitable
 from types import AsyncGeneratorType
 from typing import Any, Final
@@ -24,6 +24,7 @@ from hookline._base.log import log_throw
 from hookline._base.messages import History, Reasoning, Source, Text, ToolCall
 from hookline._base.returns import Stop
 from hookline._chat.channel import HIGH_WATER
+from hookline._chat.recorder import ChatReturns
 from hookline._chat.request import tools_by_name
 from hookline._chat.shown import DELTAS, show_part, take_back
 from hookline._chat.state import Chat
@@ -48,55 +49,57 @@ from hookline._model.model import (
 )
 from hookline._record.runtime import LOCAL, Json, Key
 
-RESPONSE_JSON: Final[Json[ModelResponse | Stop]] = Json(ModelResponse | Stop)
 
-
-async def ask_model(
+def ask_model(
     chat: Chat, key: Key, request: ModelRequest | None, answer: ModelResponse | None
-) -> ModelResponse | Stop:
+) -> Awaitable[ModelResponse | Stop]:
     """The model's answer, through aroundRequest, or the answer that a hook has given.
 
-    Returns a Stop if a wrapper, or a hook at onDelta, has raised StopChat. A replayed answer gets
-    its assembly again.
+    Returns a Stop if a wrapper, or a hook at onDelta, has raised StopChat.
     """
-    making = chat.making
-    making.final_request = making.sent_tools = None
     source: Any = stream_answer  # a function of the chat, and of the request or the answer
     if answer is not None:
         source = show_answer
     elif chat.view.aroundRequest:
         source = _with_wrappers
     argument: Any = request if answer is None else answer
-    response: Any = await chat.runtime.step(key, source, RESPONSE_JSON, chat, argument)
-    if chat.replayed:
-        if isinstance(response, ModelResponse):
-            _begin_answer(chat).recall(response)
-        # A replay runs no wrapper, so the record tells which tools the wrappers had offered.
-        if making.sent_tools is not None and request is not None:
-            tools = tools_by_name(request.tools, making.sent_tools)
-            making.final_request = request.replace(tools=tools)
-    answered: ModelResponse | Stop = response
-    return answered
+    return chat.runtime.step(key, source, _ANSWER, chat, argument)
+
+
+async def _recall_answer(
+    response: ModelResponse | Stop, chat: Chat, argument: ModelRequest | ModelResponse
+) -> None:
+    """Restore the assembly of a recorded answer, and the tools that its wrappers had offered."""
+    step = chat.step
+    if isinstance(response, ModelResponse):
+        _begin_answer(chat).recall(response)
+    # A replay runs no wrapper, so the record has the names of the tools.
+    if step.sent_tools is not None and isinstance(argument, ModelRequest):
+        tools = tools_by_name(argument.tools, step.sent_tools)
+        step.final_request = argument.replace(tools=tools)
+
+
+_ANSWER: Final[ChatReturns[ModelResponse | Stop]] = ChatReturns(
+    form=Json(ModelResponse | Stop), on_replay=_recall_answer
+)
 
 
 async def _with_wrappers(chat: Chat, request: ModelRequest) -> ModelResponse | Stop:
     """The answer from the wrappers at aroundRequest, which may be their own."""
 
     def inner(request: ModelRequest) -> Awaitable[ModelResponse]:
-        chat.making.final_request = request
+        chat.step.final_request = request
         return stream_answer(chat, request)
 
     ctx: AroundRequest[Any] = AroundRequest(run=chat.run, iteration=chat.iteration, request=request)
-    chat.making.has_wrappers = (
-        True  # so that the answer has its timing, which is for wrappers alone
-    )
+    chat.step.has_wrappers = True  # so that the answer has its timing, which is for wrappers alone
     try:
         response = await wrap(chat.view.aroundRequest, ctx, inner, chat)
     except StopChat as stop:
         return Stop(stop.reason, stop.text)
     finally:
-        chat.making.has_wrappers = False
-        streamed, chat.making.streamed = chat.making.streamed, None
+        chat.step.has_wrappers = False
+        streamed, chat.step.streamed = chat.step.streamed, None
     # An answer that the model did not stream, or not so, has yet to be shown.
     if streamed is None or (response is not streamed and response.parts != streamed.parts):
         return await replay_answer(chat, response)
@@ -107,13 +110,13 @@ async def _with_wrappers(chat: Chat, request: ModelRequest) -> ModelResponse | S
 
 def _begin_answer(chat: Chat) -> Assembly:
     """Begin an answer. The call ids of an answer that is taken back are free again."""
-    making = chat.making
-    if making.assembly is not None:
-        making.assembly.forget()
-    making.streamed = None
+    step = chat.step
+    if step.assembly is not None:
+        step.assembly.forget()
+    step.streamed = None
     limit = chat.config.limits.argument_bytes
-    making.assembly = Assembly(chat.conversation.call_ids, chat.chat_id, chat.iteration, limit)
-    return making.assembly
+    step.assembly = Assembly(chat.conversation.call_ids, chat.chat_id, chat.iteration, limit)
+    return step.assembly
 
 
 async def _take_back_earlier(chat: Chat) -> None:
@@ -121,7 +124,7 @@ async def _take_back_earlier(chat: Chat) -> None:
 
     This comes first: if it is cut off, the text is still shown, and kept.
     """
-    chat.making.visible = True
+    chat.step.visible = True
     await take_back(chat)
 
 
@@ -135,11 +138,12 @@ async def show_answer(chat: Chat, response: ModelResponse) -> ModelResponse | St
 
 async def replay_answer(chat: Chat, response: ModelResponse) -> ModelResponse:
     """Show an answer from a hook through onDelta, one delta for each part."""
-    if chat.making.visible or (chat.runtime is not LOCAL and chat.attempt > 1):
+    if chat.step.visible or (chat.runtime is not LOCAL and chat.attempt > 1):
         await _take_back_earlier(chat)
     asm = _begin_answer(chat)
     response = without_surrogates(response)
     for index, part in enumerate(response.parts):
+        await chat.room()
         if isinstance(part, Text):
             await _take(chat, asm, TextChunk(part.text))
             await _end_part(chat, asm, PartEndChunk("text", part.meta))
@@ -150,7 +154,7 @@ async def replay_answer(chat: Chat, response: ModelResponse) -> ModelResponse:
             part = asm.with_id(part, index)
             text = json_text(part.arguments) if part.raw is None else part.raw
             chunk = ToolCallChunk(index=index, arguments=text)
-            await _show_call(chat, chunk, part.id, part.name)
+            await _take_call(chat, chunk, part.id, part.name)
         else:
             whole = SourceChunk(part) if isinstance(part, Source) else FileChunk(part)
             await _take(chat, asm, whole)
@@ -162,16 +166,17 @@ async def replay_answer(chat: Chat, response: ModelResponse) -> ModelResponse:
 
 async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
     """The model's answer, within the time limit: a service may send for ever."""
-    making, limit = chat.making, chat.config.limits.request_seconds
-    if making.visible or (chat.runtime is not LOCAL and chat.attempt > 1):
+    step, deadlines, limit = chat.step, chat.deadlines, chat.config.limits.request_seconds
+    if step.visible or (chat.runtime is not LOCAL and chat.attempt > 1):
         await _take_back_earlier(chat)
     asm = _begin_answer(chat)
-    if request.messages is not making.base_messages:  # the history itself, which is valid
+    if request.messages is not step.base_messages:  # the history itself, which is valid
         request = _check_messages(request)
     if request.output is not None:
         request = without_foreign_items(request)
+    asm.began, asm.reader_seconds = deadlines.clock(), chat.progress.reader_seconds
     try:
-        finish = await chat.deadlines.run(_read(chat, asm, request), limit, "the model")
+        finish = await deadlines.run(_read(chat, asm, request), limit, "the model")
     except Expired:
         raise IdleTimeoutError(
             f"the model call took longer than Limits.request_seconds={limit:g} and was stopped; "
@@ -185,22 +190,17 @@ async def stream_answer(chat: Chat, request: ModelRequest) -> ModelResponse:
             "the model raised CancelledError although nothing had cancelled it; its adapter must "
             "raise a ModelError instead"
         ) from exc
-    if finish is None:
-        raise ModelError(
-            "the model's stream ended without Finish, so its answer may be cut off; "
-            "ask again, or let the adapter yield Finish(...) last"
-        )
     if asm.source is not None:
         await _end_source(chat, asm)
     if finish.usage is not None:
         chat.add_usage(finish.usage)
-    if not making.has_wrappers:
+    if not step.has_wrappers:
         return asm.finish(finish)
-    clock = chat.deadlines.clock
     if asm.first is None:
-        asm.first = clock()
-    making.streamed = asm.finish(finish, asm.timing(clock(), chat.progress.reader_seconds))
-    return making.streamed
+        asm.first = deadlines.clock()
+    timing = asm.timing(deadlines.clock(), chat.progress.reader_seconds)
+    step.streamed = asm.finish(finish, timing)
+    return step.streamed
 
 
 def _check_messages(request: ModelRequest) -> ModelRequest:
@@ -211,22 +211,26 @@ def _check_messages(request: ModelRequest) -> ModelRequest:
     return request.replace(messages=tuple(request.messages))
 
 
-async def _read(chat: Chat, asm: Assembly, request: ModelRequest) -> Finish | None:
+async def _read(chat: Chat, asm: Assembly, request: ModelRequest) -> Finish:
     """Open the model's stream, read it and close it."""
-    asm.began, asm.reader_seconds = chat.deadlines.clock(), chat.progress.reader_seconds
-    chat.making.asking = True
     chunks: Any = None
     finish: Finish | None = None
+    chat.step.asking = True
     try:
         chunks = request.model.stream(request)
         if not hasattr(chunks, "__aiter__"):
             chunks = await _iterator(chunks)
         finish = await _read_chunks(chat, asm, chunks)
     finally:
-        chat.making.asking = False
+        chat.step.asking = False
         # A generator that has ended is closed.
         if finish is None or chunks.__class__ is not AsyncGeneratorType:
             await _close(chunks)
+    if finish is None:
+        raise ModelError(
+            "the model's stream ended without Finish, so its answer may be cut off; "
+            "ask again, or let the adapter yield Finish(...) last"
+        )
     return finish
 
 
@@ -239,9 +243,12 @@ async def _read_chunks(chat: Chat, asm: Assembly, chunks: AsyncIterator[Any]) ->
     async for chunk in chunks:
         if life.broken:  # no cancellation reaches a model that never suspends
             chat.check()
+        if len(items) > HIGH_WATER:
+            await chat.room()
         kind: type[Any] = chunk.__class__
         if kind is TextChunk and asm.hot and live and chunk.text and not view.onDelta:
-            # The same as `_take`, for the next piece of a text that no hook looks at.
+            # The same as `_take`, for the next piece of a text that no hook looks at. Nothing is
+            # awaited here: a partial answer is exactly the shown text.
             text = chunk.text
             if text.__class__ is str and text.isascii():
                 remaining -= len(text)
@@ -250,9 +257,6 @@ async def _read_chunks(chat: Chat, asm: Assembly, chunks: AsyncIterator[Any]) ->
                 text = clean_text(text)
             if remaining < 0:
                 raise _too_long(limit)
-            if len(items) > HIGH_WATER:
-                await chat.room()
-            # Nothing is awaited from here on: a partial answer is exactly the shown text.
             asm.text.append(text)
             chat.put(TextDelta(chat_id=chat_id, iteration=iteration, text=text))
         elif finish is not None:
@@ -307,14 +311,17 @@ async def _iterator(chunks: Any) -> Any:
 
 
 async def _take(chat: Chat, asm: Assembly, chunk: Delta) -> None:
-    """Pass one chunk through onDelta. End the open part first if the chunk begins another."""
-    if asm.first is None and chat.making.asking:
+    """Pass one chunk through onDelta. End the open part first if the chunk begins another.
+
+    The caller has waited for room. Without hooks, nothing is awaited here: a partial answer is
+    exactly the shown text.
+    """
+    if asm.first is None and chat.step.asking:
         asm.first = chat.deadlines.clock()
     if isinstance(chunk, ToolCallChunk):
         if asm.source is not None:
             await _end_source(chat, asm)
-        id, name = asm.call(chunk)
-        await _show_call(chat, chunk, id, name)
+        await _take_call(chat, chunk, *asm.call(chunk))
     elif isinstance(chunk, PartEndChunk):
         if asm.source != chunk.part:
             await _end_source(chat, asm)  # a part without text: reasoning that is only signed
@@ -328,10 +335,30 @@ async def _take(chat: Chat, asm: Assembly, chunk: Delta) -> None:
         if asm.source != kind:
             await _end_source(chat, asm)
             asm.source = kind
-        for delta in await _through(chat, chunk) if chat.view.onDelta else (chunk,):
-            await _emit(chat, asm, delta)
+        if chat.view.onDelta:
+            await _emit_all(chat, asm, await _through(chat, chunk))
+        else:
+            _emit(chat, asm, chunk)
         if kind is None and asm.kind is not None:  # a hook replaced it by text
             _finish_part(chat, asm, None)
+
+
+async def _take_call(chat: Chat, chunk: ToolCallChunk, id: str, name: str) -> None:
+    """Show a piece of a call, unless a hook hides it."""
+    if chat.view.onDelta and not await _through(chat, chunk.replace(id=id, name=name)):
+        chat.step.hidden_calls |= {id}
+    elif chat.live:
+        chat.step.visible = True
+        chat.put(
+            ToolCallDelta(
+                chat_id=chat.chat_id,
+                iteration=chat.iteration,
+                index=chunk.index,
+                call_id=id,
+                name=name,
+                arguments=chunk.arguments,
+            )
+        )
 
 
 async def _end_source(chat: Chat, asm: Assembly) -> None:
@@ -340,15 +367,43 @@ async def _end_source(chat: Chat, asm: Assembly) -> None:
         await _end_part(chat, asm, PartEndChunk(asm.source))
 
 
+async def _end_part(chat: Chat, asm: Assembly, end: PartEndChunk) -> None:
+    """End a part. Hooks may release text that they held back."""
+    asm.source = None
+    whole: list[Delta] = []  # parts that hooks add come after this one
+    if chat.view.onDelta:
+        text: list[Delta] = []
+        for delta in await _through(chat, end):
+            if isinstance(delta, (TextChunk, ReasoningChunk)):
+                text.append(delta)
+            elif not isinstance(delta, PartEndChunk):
+                whole.append(delta)
+        await _emit_all(chat, asm, text)
+    if asm.kind is None and end.meta:  # a signature without text must be sent back, too
+        asm.kind = end.part
+    _finish_part(chat, asm, end.meta)
+    if whole:
+        await _emit_all(chat, asm, whole)
+
+
+async def _emit_all(chat: Chat, asm: Assembly, deltas: Sequence[Delta]) -> None:
+    """Keep and show what hooks have made of a chunk; each delta waits for room."""
+    for delta in deltas:
+        if len(chat.channel.items) > HIGH_WATER:
+            await chat.room()
+        _emit(chat, asm, delta)
+
+
 async def _through(chat: Chat, delta: Delta) -> Any:
     ctx: OnDelta[Any] = OnDelta(run=chat.run, iteration=chat.iteration, delta=delta)
     return await flow(chat.view.onDelta, ctx, chat)
 
 
-async def _emit(chat: Chat, asm: Assembly, delta: Delta) -> None:
-    """Keep and show a delta as hooks have left it, with nothing awaited in between."""
-    if chat.live and len(chat.channel.items) > HIGH_WATER:
-        await chat.room()
+# ── one delta, as hooks have left it ────────────────────────────────────────────────────────
+
+
+def _emit(chat: Chat, asm: Assembly, delta: Delta) -> None:
+    """Keep and show a delta."""
     if isinstance(delta, (TextChunk, ReasoningChunk)):
         _emit_text(chat, asm, delta)
         return
@@ -357,7 +412,7 @@ async def _emit(chat: Chat, asm: Assembly, delta: Delta) -> None:
         _finish_part(chat, asm, None)
     part = asm.add_part(delta.source if isinstance(delta, SourceChunk) else delta.file)
     if chat.live:
-        chat.making.visible = True
+        chat.step.visible = True
         show_part(chat, part)
 
 
@@ -370,26 +425,9 @@ def _emit_text(chat: Chat, asm: Assembly, delta: TextChunk | ReasoningChunk) -> 
         asm.kind = kind
     text = asm.add(clean_text(delta.text))
     if text and chat.live:
-        chat.making.visible = True
+        chat.step.visible = True
         event = DELTAS[kind](chat_id=chat.chat_id, iteration=chat.iteration, text=text)
         chat.put(event)
-
-
-async def _end_part(chat: Chat, asm: Assembly, end: PartEndChunk) -> None:
-    """End a part. Hooks may release text that they held back."""
-    asm.source = None
-    whole: list[Delta] = []  # parts that hooks add come after this one
-    if chat.view.onDelta:
-        for delta in await _through(chat, end):
-            if isinstance(delta, (TextChunk, ReasoningChunk)):
-                await _emit(chat, asm, delta)
-            elif not isinstance(delta, PartEndChunk):
-                whole.append(delta)
-    if asm.kind is None and end.meta:  # a signature without text must be sent back, too
-        asm.kind = end.part
-    _finish_part(chat, asm, end.meta)
-    for delta in whole:
-        await _emit(chat, asm, delta)
 
 
 def _finish_part(chat: Chat, asm: Assembly, meta: dict[str, Any] | None) -> None:
@@ -397,25 +435,3 @@ def _finish_part(chat: Chat, asm: Assembly, meta: dict[str, Any] | None) -> None
     asm.close(meta)
     if has_text and chat.live and kind is not None:
         chat.put(PartEnd(chat_id=chat.chat_id, iteration=chat.iteration, part=kind))
-
-
-async def _show_call(chat: Chat, chunk: ToolCallChunk, id: str, name: str) -> None:
-    """Show a piece of a call, unless a hook hides it."""
-    if chat.view.onDelta and not await _through(chat, chunk.replace(id=id, name=name)):
-        chat.making.hidden_calls |= {id}
-        return
-    if not chat.live:
-        return
-    if len(chat.channel.items) > HIGH_WATER:
-        await chat.room()
-    chat.making.visible = True
-    chat.put(
-        ToolCallDelta(
-            chat_id=chat.chat_id,
-            iteration=chat.iteration,
-            index=chunk.index,
-            call_id=id,
-            name=name,
-            arguments=chunk.arguments,
-        )
-    )

@@ -125,8 +125,8 @@ async def ask_later(chat: Chat, iteration: int, key: Key, request: ApprovalReque
     try:
         return await chat.runtime.wait(key, request, partial(_hold, chat, iteration))
     finally:  # the conversation no longer holds this question, whatever became of it
-        if chat.making.batch is not None:
-            chat.making.batch.answered.add(request.id)
+        if chat.step.batch is not None:
+            chat.step.batch.answered.add(request.id)
         _note_questions(chat, iteration)
 
 
@@ -148,7 +148,7 @@ def _open_requests(run: CallRun) -> Iterator[ApprovalRequest]:
 
 def _note_questions(chat: Chat, iteration: int) -> None:
     requests: list[ApprovalRequest] = []
-    if (batch := chat.making.batch) is not None:
+    if (batch := chat.step.batch) is not None:
         waiting = [request for run in batch.runs for request in _open_requests(run)]
         requests = [request for request in waiting if request.id not in batch.answered]
     step = PendingStep(

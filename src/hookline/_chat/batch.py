@@ -152,7 +152,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             await self._refuse_surplus(self.runs[limit:])
         if self.overtaken or self.place < len(self.runs):
             return False
-        chat.making.batch = None
+        chat.step.batch = None
         return True
 
     def _next_group(self, todo: deque[CallRun]) -> list[CallRun]:
@@ -364,7 +364,6 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                     run.wait_again(ran.child)
                     return
                 ran = await self._run_after_answers(run, ran.child)
-            run.stop, run.ran = ran.stop, ran.began  # a replay did not set them
             if run.record is not None:
                 run.record = run.record.replace(at=ran.at, duration=ran.duration)
             run.set(ran.result, ran.outcome)
@@ -401,8 +400,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                     await ask_hooks(chat, key, run)
             self.stop = self.stop or run.stop
             self._report(run)
-        while self.place < len(self.runs):
-            run = self.runs[self.place]
+        for run in self.runs[self.place :]:
             if run.state in FOR_LATER:
                 self.overtaken = True
             elif run.state is FINISHED:
@@ -453,7 +451,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         for run in self._unwritten():
             self._break_off(run)
             write_now(self.chat, self._message(run), run)
-        self.chat.making.batch = None
+        self.chat.step.batch = None
 
     def _unwritten(self) -> list[CallRun]:
         """The calls that lack their message, and do not wait again for an answer."""
@@ -550,5 +548,5 @@ def open_batch(
     if not runs:
         return None
     batch = ToolBatch(chat=chat, iteration=iteration, request=request, runs=runs)
-    chat.making.batch = batch
+    chat.step.batch = batch
     return batch

@@ -2,14 +2,15 @@
 
 Theory of operation. A root chat and its sub-agents share one channel. `Chat.put` gives an event its
 number and puts it, with nothing awaited in between. So numbers are in order, and no event is
-dropped. Before that, a writer waits for room: `Chat.room` waits until at most `HIGH_WATER` events
-are left. So a slow reader slows the model down. While a writer waits, no time limit of its chat
-runs.
+dropped. Putting never waits. A chat waits for room before it takes a chunk, begins a step, starts a
+call or announces a message: `Chat.room` waits until at most `HIGH_WATER` events are left. So a slow
+reader slows the model down. While a chat waits, none of its time limits runs.
 
-Putting never waits, and some events follow another event without a wait of their own. `MARGIN`
-holds them: an event that ends the open part, the event that was waited for, and one that ends the
-answer or the step. Each call that runs beside others may have one such event, too, and so may its
-sub-agent. So at most `SIZE` events are buffered, these, and the last event of the root chat.
+Some events follow another event without a wait of their own. `MARGIN` holds them: an event that
+ends the open part, the event that was waited for, and one that ends the answer or the step. Each
+call that runs beside others may have one such event, too: the end of the call, or of a step of its
+sub-agent. So at most `SIZE` events are buffered, one for each call that runs, and the last event of
+the root chat.
 
 The one reader waits for a future, writers in a queue of futures. Putting an event wakes the reader;
 taking an event wakes the first writer if it has room. Waking a task does not run it: a writer goes

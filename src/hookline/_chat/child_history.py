@@ -51,7 +51,7 @@ def own_history(
     parent: Chat, call_id: str | None, config: Config
 ) -> tuple[ConversationState | None, dict[str, Answer] | None]:
     """The conversation of a sub-agent's chat, if it may wait, and the answers it goes on with."""
-    batch = parent.making.batch
+    batch = parent.step.batch
     run: CallRun | None = None if batch is None else batch.run_of(call_id)
     if run is None or sub_agent_of(run.tool) is not config:
         return None, None  # called by another tool, which would run again from its beginning
@@ -71,7 +71,7 @@ async def use_answers(chat: Chat, run: CallRun) -> None:
         await chat.conversation.begin(run.request.id)
     parent: Chat | None = chat.input.parent
     while parent is not None and answers is not None:
-        parent_run = parent.making.batch and parent.making.batch.run_of(chat.input.call_id)
+        parent_run = parent.step.batch and parent.step.batch.run_of(chat.input.call_id)
         if parent_run:
             parent_run.ran = True
             parent.progress.use(parent_run.id)

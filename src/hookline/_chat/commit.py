@@ -12,7 +12,8 @@ since each call in history needs a result.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -27,6 +28,7 @@ from hookline._base.messages import (
 )
 from hookline._chat.call import COMMITTED, FINISHED, WRITING, CallRun
 from hookline._chat.channel import HIGH_WATER
+from hookline._chat.recorder import ChatReturns
 from hookline._chat.shown import show
 from hookline._chat.state import Chat
 from hookline._hooks.call_rules import intercept, notify
@@ -34,17 +36,15 @@ from hookline._hooks.points import OnMessage, PreMessage
 from hookline._model.assembly import parts_to_store
 from hookline._record.runtime import FINAL_MESSAGE, MESSAGE, Json, Key
 
-_MESSAGE: Json[Message] = Json(UserMessage | AssistantMessage | ToolMessage)
 
-
-async def commit(
+def commit(
     chat: Chat,
     message: Message,
     *,
     streamed: tuple[ModelPart, ...] | None = None,
     run: CallRun | None = None,
-) -> Message:
-    """Write a message as a recorded step.
+) -> Awaitable[Any]:
+    """Write a message as a recorded step; returns it, of the same role, as hooks have left it.
 
     `streamed`: the parts of an answer that were shown so far; if hooks change the answer, it is
     shown again. An answer that hooks have emptied is not written. `run`: the call of a tool result.
@@ -57,15 +57,7 @@ async def commit(
     if chat.life.outcome is not None:
         kept_for = message.call_id if isinstance(message, ToolMessage) else message.role
         key = (FINAL_MESSAGE, chat.life.outcome, kept_for)
-    message = await chat.runtime.step(key, _commit, _MESSAGE, chat, message, streamed, run)
-    if chat.replayed:
-        take_ids(chat, message)
-        if isinstance(message, AssistantMessage) and not message.parts:
-            end_answer(chat)
-        else:
-            await chat.conversation.wait_idle()
-            _append(chat, message, run)
-    return message
+    return chat.runtime.step(key, _commit, _WRITTEN, chat, message, streamed, run)
 
 
 async def _commit(
@@ -103,6 +95,23 @@ async def _commit(
     return message
 
 
+async def _append_recorded(
+    message: Message, chat: Chat, unwritten: Message, streamed: Any, run: CallRun | None
+) -> None:
+    """Append a message that an earlier life has written."""
+    take_ids(chat, message)
+    if isinstance(message, AssistantMessage) and not message.parts:
+        end_answer(chat)
+    else:
+        await chat.conversation.wait_idle()
+        _append(chat, message, run)
+
+
+_WRITTEN: Final[ChatReturns[Message]] = ChatReturns(
+    form=Json(UserMessage | AssistantMessage | ToolMessage), on_replay=_append_recorded
+)
+
+
 async def _pre_message(chat: Chat, message: Message, run: CallRun | None) -> Message:
     """Call preMessage. If a hook raises, a tool result in the message is withheld."""
     ctx: PreMessage[Any] = PreMessage(run=chat.run, message=message)
@@ -119,12 +128,13 @@ async def _pre_message(chat: Chat, message: Message, run: CallRun | None) -> Mes
 
 def _stamped(chat: Chat, message: Message) -> Message:
     """The message with its id, and with its chat and the time."""
-    if message.id:
-        question = chat.conversation.question
-        if question is not None and question.id == message.id:  # only its answer is new
-            return replace(message, chat_id=question.chat_id, at=question.at)
-    id = message.id or f"{chat.chat_id}.{len(chat.messages)}"
-    return replace(message, id=id, chat_id=chat.chat_id, at=chat.runtime.now())
+    if not message.id:
+        id = f"{chat.chat_id}.{len(chat.messages)}"
+        return replace(message, id=id, chat_id=chat.chat_id, at=chat.runtime.now())
+    question = chat.conversation.question
+    if question is not None and question.id == message.id:  # only its answer is new
+        return replace(message, chat_id=question.chat_id, at=question.at)
+    return replace(message, chat_id=chat.chat_id, at=chat.runtime.now())
 
 
 async def _store(chat: Chat, message: Message, run: CallRun | None) -> None:
@@ -144,7 +154,7 @@ async def _store(chat: Chat, message: Message, run: CallRun | None) -> None:
         # The store has refused it, or was not asked before a cancellation.
         if run is not None and run.state is WRITING:
             run.move(FINISHED)
-            if chat.making.batch is None:  # the batch is closed and left this call to its write
+            if chat.step.batch is None:  # the batch is closed and left this call to its write
                 _append(chat, message, run)
         raise
 
@@ -188,18 +198,19 @@ def _append(chat: Chat, message: Message, run: CallRun | None) -> None:
 
 def _enter(chat: Chat, message: Message, run: CallRun | None) -> None:
     """Record that this chat has written the message. This is the only place that does."""
-    if isinstance(message, AssistantMessage):
-        end_answer(chat)
-    elif run is not None and isinstance(message, ToolMessage):
+    if run is not None:
+        assert isinstance(message, ToolMessage)
         run.message = message
         run.move(COMMITTED)
+    elif isinstance(message, AssistantMessage):
+        end_answer(chat)
     chat.messages.append(message)
 
 
 def end_answer(chat: Chat) -> None:
     """Mark the answer as complete: nothing of it is partial."""
-    chat.making.assembly = None
-    chat.making.visible = False
+    chat.step.assembly = None
+    chat.step.visible = False
 
 
 def take_ids(chat: Chat, message: Message) -> None:

@@ -95,7 +95,7 @@ async def _keep_partial(chat: Chat) -> None:
 
     An answer that an earlier life of the chat has kept is kept.
     """
-    assembly, chat.making.assembly = chat.making.assembly, None
+    assembly, chat.step.assembly = chat.step.assembly, None
     parts = assembly.partial() if assembly is not None and chat.live else ()
     if not parts and not _was_kept(chat):
         if assembly is None or not chat.live:
@@ -118,8 +118,8 @@ def _was_kept(chat: Chat) -> bool:
 
 def _open_batch(chat: Chat) -> ToolBatch | None:
     """The batch whose calls may lack results; its calls may not have begun yet."""
-    if chat.making.batch is not None:
-        batch: ToolBatch = chat.making.batch
+    if chat.step.batch is not None:
+        batch: ToolBatch = chat.step.batch
         return batch
     last = chat.messages[-1] if chat.messages else None
     if not isinstance(last, AssistantMessage):

@@ -9,6 +9,7 @@ handles tasks and cancellation.
 from __future__ import annotations
 
 from asyncio import CancelledError
+from collections.abc import Awaitable
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -33,11 +34,11 @@ from hookline._chat.life import DONE, Phase, Sign
 from hookline._chat.output import fits
 from hookline._chat.request import (
     AS_IT_IS,
+    PRE_CHAT_END,
     Overrides,
     PreChatEnd,
     first_request,
     overrides_of,
-    recorded_pre_chat,
 )
 from hookline._chat.resume import deny_step, resume_step
 from hookline._chat.speaker import remember_speaker, take_turn
@@ -55,20 +56,24 @@ from hookline._record.runtime import NOTHING, PRE_CHAT, PRE_STOP, START, Json
 _INPUTS: Json[list[Continue]] = Json(list[Continue])
 
 
-async def run(chat: Chat, supervisor: SupervisorPort) -> Response:
-    """Run one chat on a conversation that its supervisor has acquired.
-
-    An exception before aroundChat has called `proceed` only reaches the caller. The supervisor is a
-    parameter because the chat drops it at its end, when a task that was left behind may still run.
-    """
+async def prepare(chat: Chat) -> None:
+    """Take the lease of the conversation that the supervisor has acquired, and check the input."""
     await chat.conversation.take(chat.chat_id, chat.lose_lease, chat.runtime.life)
     chat.deadlines.enter()
     remember_speaker(chat)  # before the checks: an approved tool may be the speaker's
     await check_entry(chat)
+
+
+def run(chat: Chat, supervisor: SupervisorPort) -> Awaitable[Response]:
+    """Run a chat that is prepared.
+
+    An exception before aroundChat has called `proceed` only reaches the caller. The supervisor is a
+    parameter because the chat drops it at its end, when a task that was left behind may still run.
+    """
     wrappers = chat.view.aroundChat
     if wrappers:
-        return await _with_wrappers(chat, supervisor, wrappers)
-    return await _proceed(chat, supervisor, chat.input.message)
+        return _with_wrappers(chat, supervisor, wrappers)
+    return _proceed(chat, supervisor, chat.input.message)
 
 
 async def _with_wrappers(
@@ -206,8 +211,7 @@ async def _enter(
     """Run preChat, deny the calls that still wait, and commit the user's message."""
     overrides, message_text, answer = AS_IT_IS, message, None
     if chat.asks(chat.view.preChat, (PRE_CHAT,)):
-        returns = recorded_pre_chat(chat)
-        end = await chat.runtime.step((PRE_CHAT,), _pre_chat, returns, chat, message)
+        end = await chat.runtime.step((PRE_CHAT,), _pre_chat, PRE_CHAT_END, chat, message)
         chat.check()
         overrides, message_text = end.overrides, end.message
         if isinstance(end.answer, Stop):

@@ -98,7 +98,7 @@ def tell_of_hooks_left_behind(chat: Chat, around: Chat) -> None:
     A sub-agent leaves behind the hooks for which nobody has decided with `inherit=`. Any other
     chat, of `agent.chat()` in a tool, leaves behind the guards too.
     """
-    batch = around.making.batch
+    batch = around.step.batch
     if batch is None or not batch.running:  # a hook has begun this chat
         return
     below = chat.input.parent is around

@@ -2,19 +2,21 @@
 
 The loop calls a runtime as `_record/runtime.py` declares it. With a durable runtime, a `Recorder`
 is in between. Each hook, store call and model call of the chat goes through it. Once the runtime
-has raised `Halted`, the recorder refuses every further call. It also notes whether a step was
-replayed.
+has raised `Halted`, the recorder refuses every further call. The results of some steps are recorded
+in a form that depends on the chat, or have effects that a replay must repeat: see `ChatReturns`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Protocol, TypeVar, TypeVarTuple
+from typing import Any, Generic, Protocol, TypeVar, TypeVarTuple, cast
+
+import msgspec
 
 from hookline._base.messages import UserMessage
 from hookline._base.returns import ApprovalRequest, Decision, When
-from hookline._record.runtime import Halted, Key, Returns, Runtime
+from hookline._record.runtime import Halted, Json, Key, Returns, Runtime
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -23,12 +25,30 @@ Args = TypeVarTuple("Args")
 class Recorded(Protocol):
     """A chat with a durable runtime."""
 
-    replayed: bool
-    """Whether the last step came from the record, so that nothing ran."""
-
     def halt(self, exc: Halted) -> None:
         """End this life: cancel the running work, and raise `exc` in the caller."""
         ...
+
+
+class ChatReturns(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """The `Returns` of a step whose record depends on the chat, or that a replay must follow up.
+
+    `pack` converts the result of the step to the data that `form` encodes, and `unpack` converts
+    it back. `on_replay` is called with a result from the record and the arguments of the step.
+    """
+
+    form: Json[Any]
+    pack: Callable[[Any, T], Any] | None = None
+    unpack: Callable[[Any, Any], T] | None = None
+    on_replay: Callable[..., Awaitable[None]] | None = None
+    chat: Any = None  # set by the chat's recorder
+
+    def encode(self, value: T, /) -> bytes:
+        return self.form.encode(value if self.pack is None else self.pack(self.chat, value))
+
+    def decode(self, data: bytes, /) -> T:
+        value: Any = self.form.decode(data)
+        return cast("T", value) if self.unpack is None else self.unpack(self.chat, value)
 
 
 class Recorder:
@@ -59,9 +79,14 @@ class Recorder:
             ran = True
             return await fn(*args)
 
+        form, on_replay = returns, None
+        if isinstance(returns, ChatReturns):
+            form = msgspec.structs.replace(returns, chat=self._chat)
+            on_replay = returns.on_replay
         with self._until_halted():
-            value = await self._runtime.step(key, run, returns, *args)
-        self._chat.replayed = not ran
+            value = await self._runtime.step(key, run, form, *args)
+        if on_replay is not None and not ran:
+            await on_replay(value, *args)
         return value
 
     async def wait(

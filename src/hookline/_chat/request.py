@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from inspect import isawaitable
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -26,6 +26,7 @@ from hookline._base.messages import (
 from hookline._base.returns import Stop
 from hookline._base.run import Run
 from hookline._chat.call import CallRun
+from hookline._chat.recorder import ChatReturns
 from hookline._chat.state import Chat
 from hookline._model.model import (
     ChatRequest,
@@ -38,9 +39,6 @@ from hookline._model.model import (
 from hookline._record.runtime import Json
 from hookline._tools.scopes import Scope, Sections
 from hookline._tools.tool import AnyTool, unknown_tool
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 FROM_HOOK = Scope("request")  # of a tool that a hook has added to the request
 
@@ -90,7 +88,7 @@ def build(chat: Chat, overrides: Overrides, system: str | None) -> ModelRequest:
     """The request of the step that begins, with this system text."""
     config, scopes = chat.config, chat.config.scopes
     tools, sections = scopes.on(chat)
-    chat.making.base_tools = tools
+    chat.step.base_tools = tools
     if overrides.tools is not None:
         on = {tool.name for tool in tools}
         tools = tuple(
@@ -101,7 +99,7 @@ def build(chat: Chat, overrides: Overrides, system: str | None) -> ModelRequest:
     messages = chat.conversation.for_request()
     if sections.user:
         messages = with_section(messages, sections)
-    chat.making.base_messages = messages
+    chat.step.base_messages = messages
     return ModelRequest(
         model=config.model,
         messages=messages,
@@ -145,7 +143,7 @@ def look_up(chat: Chat, request: ModelRequest | None, run: CallRun) -> None:
     # A hook may have offered a tool of its own; the model has called the one that it was offered.
     for tool in request.tools:
         if tool.name == name:
-            if any(base_tool is tool for base_tool in chat.making.base_tools):
+            if any(base_tool is tool for base_tool in chat.step.base_tools):
                 run.tool = run.scope = None  # its scope was removed since
             else:
                 run.tool, run.scope, run.is_offered = tool, FROM_HOOK, True
@@ -171,32 +169,6 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     messages: list[UserMessage | AssistantMessage | ToolMessage] | None  # None: the history's
     answer: ModelResponse | Stop | None = None
     output: OutputSchema | None = None
-
-
-_RECORD: Json[_Record] = Json(_Record)
-
-
-class ByName(msgspec.Struct, Generic[T, R], frozen=True):
-    """A codec for values whose tools and models are recorded by name.
-
-    `pack` converts such a value to the data that `form` encodes, and `unpack` converts it back.
-    """
-
-    chat: Chat
-    form: Json[R]
-    pack: Callable[[Chat, T], R]
-    unpack: Callable[[Chat, R], T]
-
-    def encode(self, value: T, /) -> bytes:
-        return self.form.encode(self.pack(self.chat, value))
-
-    def decode(self, data: bytes, /) -> T:
-        return self.unpack(self.chat, self.form.decode(data))
-
-
-def recorded_request(chat: Chat) -> ByName[BuiltRequest, Any]:
-    """The codec of a `BuiltRequest`; it records messages only if hooks have changed them."""
-    return ByName(chat, _RECORD, _pack_request, _unpack_request)
 
 
 def _pack_request(chat: Chat, value: BuiltRequest) -> _Record:
@@ -229,6 +201,12 @@ def _unpack_request(chat: Chat, record: _Record) -> BuiltRequest:
         output=record.output,
     )
     return BuiltRequest(request=request, answer=record.answer)
+
+
+BUILT_REQUEST: Final[ChatReturns[BuiltRequest]] = ChatReturns(
+    form=Json(_Record), pack=_pack_request, unpack=_unpack_request
+)
+"""Records messages only if hooks have changed them."""
 
 
 class _Absent:
@@ -282,12 +260,6 @@ _PreChatRecord: TypeAlias = tuple[
     UserMessage | None,
     ModelResponse | Stop | None,
 ]
-_PRE_CHAT: Json[_PreChatRecord] = Json(_PreChatRecord)
-
-
-def recorded_pre_chat(chat: Chat) -> ByName[PreChatEnd, Any]:
-    """The codec of the result of preChat."""
-    return ByName(chat, _PRE_CHAT, _pack_pre_chat, _unpack_pre_chat)
 
 
 def _pack_pre_chat(chat: Chat, end: PreChatEnd) -> _PreChatRecord:
@@ -302,3 +274,8 @@ def _unpack_pre_chat(chat: Chat, record: _PreChatRecord) -> PreChatEnd:
     tools = None if names is None else known_tools(chat, names, foreign)
     overrides = Overrides(system=system, tools=tools, settings=settings)
     return PreChatEnd(overrides, message, answer)
+
+
+PRE_CHAT_END: Final[ChatReturns[PreChatEnd]] = ChatReturns(
+    form=Json(_PreChatRecord), pack=_pack_pre_chat, unpack=_unpack_pre_chat
+)

@@ -34,6 +34,7 @@ from hookline._base.returns import CallResult, Stop, ToolFailure, ToolResult
 from hookline._chat.call import INTERRUPTED, CallRun
 from hookline._chat.child_history import ChildWaits, use_answers
 from hookline._chat.guards import NOT_RUN_AFTER_STOP, is_due, last_look
+from hookline._chat.recorder import ChatReturns
 from hookline._chat.request import FROM_HOOK
 from hookline._chat.results import as_data, as_result
 from hookline._chat.state import Chat
@@ -59,7 +60,6 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     child: WaitingChild | None = None  # instead of a result: its sub-agent waits for answers
 
 
-RAN: Final[Json[Ran]] = Json(Ran)
 WAITS: Final = ToolFailure("its sub-agent waits for an approval", type="Waiting")
 MAY_HAVE_BEEN_RUN: Final = ToolFailure(MAY_HAVE_RUN, type="Interrupted")
 # An exception of a tool would keep the chat alive through its frames; see `forget_our_locals`.
@@ -120,8 +120,9 @@ async def _earlier_result(chat: Chat, run: CallRun) -> CallResult | None:
     if tool is None or tool.check is None:
         return None if tool is not None and tool.idempotent else MAY_HAVE_BEEN_RUN
     work = _call_check(chat, run, tool, tool.check)
+    seconds = tool.timeout or chat.config.limits.tool_timeout
     try:
-        value = await chat.deadlines.run(work, _time_limit(chat, tool), tool.name)
+        value = await chat.deadlines.run(work, seconds, tool.name)
     except (Exception, Expired) as exc:
         log_throw(f"the check of tool {tool.name!r} could not tell whether the call has run", exc)
         return MAY_HAVE_BEEN_RUN
@@ -151,7 +152,8 @@ async def run_handler(chat: Chat, run: CallRun) -> Ran:
     if chat.runtime is not LOCAL and chat.attempt > 1:
         earlier = await _earlier_result(chat, run)
         if earlier is not None:
-            return Ran(result=earlier, began=isinstance(earlier, ToolResult))
+            run.ran = isinstance(earlier, ToolResult)
+            return Ran(result=earlier, began=run.ran)
     handler = _handle if run.tool and not chat.view.aroundToolCall else _with_wrappers
     at = None if run.record is None else chat.runtime.now()
     try:
@@ -166,6 +168,15 @@ async def run_handler(chat: Chat, run: CallRun) -> Ran:
         return ran
     duration = max(0.0, chat.runtime.now() - at)
     return msgspec.structs.replace(ran, at=at, duration=duration)
+
+
+async def _recall(ran: Ran, chat: Chat, run: CallRun) -> None:
+    """Set what a recorded run of the handler has set, unless its sub-agent waits."""
+    if ran.child is None:
+        run.stop, run.ran = ran.stop, ran.began
+
+
+RAN: Final[ChatReturns[Ran]] = ChatReturns(form=Json(Ran), on_replay=_recall)
 
 
 def _outcome(run: CallRun, result: ToolFailure) -> CallOutcome | None:
@@ -247,7 +258,7 @@ async def _handle(chat: Chat, run: CallRun) -> CallResult:
     """Call the tool's function, inside all wrappers. An exception becomes a ToolFailure."""
     tool = run.tool
     assert tool is not None
-    seconds = _time_limit(chat, tool)
+    seconds = tool.timeout or chat.config.limits.tool_timeout
     guards = chat.view.tool_guards
     if guards and is_due(run, guards) and (refusal := await _look(chat, run)) is not None:
         return refusal
@@ -275,15 +286,10 @@ async def _handle(chat: Chat, run: CallRun) -> CallResult:
     return as_result(value)
 
 
-def _time_limit(chat: Chat, tool: AnyTool) -> float | None:
-    """The seconds that a call may take; None if there is no limit."""
-    return chat.config.limits.tool_timeout if tool.timeout is None else tool.timeout
-
-
 def _error(chat: Chat, run: CallRun, exc: Exception) -> ToolFailure:
     """The result of a call whose tool raised."""
     if FRAMES_KNOW_WHO_AWAITED:
-        chat.making.raised = [*(chat.making.raised or ()), exc]
+        chat.progress.raised = [*(chat.progress.raised or ()), exc]
     return denied(run, exc) if isinstance(exc, ToolDenied) else ToolFailure.of(exc)
 
 

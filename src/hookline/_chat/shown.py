@@ -34,18 +34,18 @@ async def show(chat: Chat, final: tuple[ModelPart, ...], streamed: tuple[ModelPa
     if chat.live and _visible(final) == _visible(streamed):
         return
     if chat.attempt > 1:
-        chat.making.visible = True  # by an interrupted attempt
+        chat.step.visible = True  # by an interrupted attempt
     if _visible(streamed) or not chat.live:
         await take_back(chat)
-    chat.making.assembly = None  # nothing of it is shown any more, so nothing of it is kept
-    chat.making.visible = True
+    chat.step.assembly = None  # nothing of it is shown any more, so nothing of it is kept
+    chat.step.visible = True
     for index, part in enumerate(final):
         await chat.room()
         if isinstance(part, (Text, Reasoning)):
             _show_text(chat, part)
         elif not isinstance(part, ToolCall):
             show_part(chat, part)
-        elif not chat.live and part.id not in chat.making.hidden_calls:
+        elif not chat.live and part.id not in chat.step.hidden_calls:
             chat.put(
                 ToolCallDelta(
                     chat_id=chat.chat_id,
@@ -77,10 +77,10 @@ def show_part(chat: Chat, part: Source | MediaPart) -> None:
 
 async def take_back(chat: Chat) -> None:
     """Publish ResponseReset if text was shown that will not be stored."""
-    if chat.making.visible:
+    if chat.step.visible:
         await chat.room()
         chat.put(ResponseReset(chat_id=chat.chat_id, iteration=chat.iteration))
-        chat.making.visible = False
+        chat.step.visible = False
 
 
 def _visible(parts: tuple[ModelPart, ...]) -> list[tuple[type, object]]:

@@ -100,80 +100,46 @@ class SupervisorPort(Protocol):
         ...
 
 
-class Making:
-    """The step that runs now."""
+class Step(msgspec.Struct, eq=False):
+    """The step that runs now, or has run last; each step has its own."""
 
-    __slots__ = (
-        "asking",
-        "assembly",
-        "base_messages",
-        "base_tools",
-        "batch",
-        "final_request",
-        "has_wrappers",
-        "hidden_calls",
-        "raised",
-        "sent_tools",
-        "streamed",
-        "visible",
-    )
-
-    def __init__(self) -> None:
-        self.base_messages: Sequence[Message] = ()  # of its request, before hooks
-        self.base_tools: tuple[AnyTool, ...] = ()  # offered by the scopes
-        self.final_request: ModelRequest | None = None  # as wrappers have changed it
-        self.sent_tools: tuple[str, ...] | None = None  # names of its tools, from the record
-        self.asking = False  # the model's stream is open
-        self.has_wrappers = False  # aroundRequest wraps the model …
-        self.streamed: ModelResponse | None = None  # … and was given this answer
-        self.assembly: Assembly | None = None  # the answer that is streamed now
-        self.visible = False  # some of its text was published
-        self.hidden_calls = NONE  # calls whose deltas a hook has hidden
-        self.batch: Any = None  # its tool calls
-        self.raised: list[BaseException] | None = None  # by tools; their frames refer to ours
+    base_messages: Sequence[Message] = ()  # of its request, before hooks
+    base_tools: tuple[AnyTool, ...] = ()  # offered by the scopes
+    final_request: ModelRequest | None = None  # as wrappers have changed it
+    sent_tools: tuple[str, ...] | None = None  # names of its tools, from the record
+    asking: bool = False  # the model's stream is open
+    has_wrappers: bool = False  # aroundRequest wraps the model …
+    streamed: ModelResponse | None = None  # … and was given this answer
+    assembly: Assembly | None = None  # the answer that is streamed now
+    visible: bool = False  # some of its text was published
+    hidden_calls: frozenset[str] = NONE  # calls whose deltas a hook has hidden
+    batch: Any = None  # its tool calls
 
 
-class LastAnswer:
+class LastAnswer(msgspec.Struct, eq=False):
     """The model's last answer, unless it was empty."""
 
-    __slots__ = ("corrections", "finish_reason", "message", "output")
-
-    def __init__(self) -> None:
-        self.message: AssistantMessage | None = None
-        self.finish_reason: FinishReason | None = None
-        self.output: Any = None  # the answer as a value of the type `output=`
-        self.corrections = 0  # requests to correct an answer that does not fit
+    message: AssistantMessage | None = None
+    finish_reason: FinishReason | None = None
+    output: Any = None  # the answer as a value of the type `output=`
+    corrections: int = 0  # requests to correct an answer that does not fit
 
 
-class Progress:
+class Progress(msgspec.Struct, eq=False):
     """The progress of the chat."""
 
-    __slots__ = (
-        "accepted",
-        "continuations",
-        "inbox",
-        "messages",
-        "reader_seconds",
-        "resumes",
-        "started",
-        "steps",
-        "stops",
-        "unannounced",
-        "waiter",
-    )
-
-    def __init__(self) -> None:
-        self.started = 0.0  # by the runtime's clock
-        self.steps = 0  # steps that have begun
-        self.continuations = 0
-        self.stops = 0  # times that the chat would have ended, and went on
-        self.messages = 0  # messages whose write has begun
-        self.unannounced: Message | None = None  # written, and nobody was told so far
-        self.inbox: Inbox | None = None  # from the first message on that is sent into the chat
-        self.reader_seconds = 0.0  # that writers have waited for the reader
-        self.resumes: str | None = None  # the chat whose step waited for approvals
-        self.accepted: set[str] | None = None  # calls approved by `resume` that have not begun
-        self.waiter: Callable[[], None] | None = None  # of `ChatStream.answers_used`
+    started: float = 0.0  # by the runtime's clock
+    steps: int = 0  # steps that have begun
+    continuations: int = 0
+    stops: int = 0  # times that the chat would have ended, and went on
+    messages: int = 0  # messages whose write has begun
+    unannounced: Message | None = None  # written, and nobody was told so far
+    inbox: Inbox | None = None  # from the first message on that is sent into the chat
+    reader_seconds: float = 0.0  # that writers have waited for the reader
+    resumes: str | None = None  # the chat whose step waited for approvals
+    accepted: set[str] | None = None  # calls approved by `resume` that have not begun
+    waiter: Callable[[], None] | None = None  # of `ChatStream.answers_used`
+    raised: list[BaseException] | None = None  # by tools; their frames refer to ours
 
     def accept(self, call_ids: Iterable[str]) -> None:
         """Note the calls that the answers of this chat let run."""
@@ -207,14 +173,13 @@ class Chat:
         "last",
         "life",
         "live",
-        "making",
         "messages",
         "path",
         "progress",
-        "replayed",
         "response",
         "runtime",
         "state",
+        "step",
         "supervisor",
         "usage",
         "view",
@@ -246,7 +211,6 @@ class Chat:
         """The calls that lead from the root chat to this chat."""
         self.firing: Firing = self  # replaced in the ending, where hooks run again
         self.runtime: Runtime = LOCAL
-        self.replayed = False  # the last step came from the record; nothing ran
         self.supervisor: SupervisorPort | None = None  # only while it runs
 
         # its progress
@@ -256,7 +220,7 @@ class Chat:
         self.iteration = 0
         self.progress = Progress()
         self.last = LastAnswer()
-        self.making = Making()
+        self.step = Step()
 
         # its end
         self.life = Life()
@@ -280,7 +244,7 @@ class Chat:
 
     @property
     def timing(self) -> Timing | None:
-        asm = self.making.assembly
+        asm = self.step.assembly
         return (
             None
             if asm is None
@@ -405,8 +369,8 @@ class Chat:
     def interrupt_tools(self, message_id: str) -> None:
         """Cancel the running tools that an Interrupt may cancel, unless its message is known."""
         inbox = self.progress.inbox
-        if self.making.batch is not None and (inbox is None or not inbox.knows(message_id)):
-            self.making.batch.interrupt()
+        if self.step.batch is not None and (inbox is None or not inbox.knows(message_id)):
+            self.step.batch.interrupt()
 
     @property
     def cancelled(self) -> bool:
@@ -447,7 +411,7 @@ class Chat:
         if RUNNING.get(self.chat_id) is self:
             del RUNNING[self.chat_id]
         self.supervisor = None
-        self.making.batch = None
+        self.step.batch = None
         self.channel = CLOSED
         self.firing = OUTSIDE
         self.ending = None
@@ -508,9 +472,7 @@ class Chat:
         )
         if not self.view.onStatus:
             return
-        call = (
-            self.making.batch.find(call_id) if self.making.batch is not None and call_id else None
-        )
+        call = self.step.batch.find(call_id) if self.step.batch is not None and call_id else None
         ctx: OnStatus[Any] = OnStatus(run=self.run, type=type, data=data, call=call)
         try:
             await notify(self.view.onStatus, ctx, self.firing)
@@ -535,8 +497,8 @@ class Chat:
         self, prompt: str, schema: dict[str, Any] | None, call_id: str | None
     ) -> dict[str, Any]:
         """Put a running tool's question to the approver."""
-        step = self.making.batch
-        call = step.find(call_id) if step is not None and call_id else None
+        batch = self.step.batch
+        call = batch.find(call_id) if batch is not None and call_id else None
         if call is None:
             raise UsageError(
                 "run.ask() is for a tool that is running; in a hook at preToolCall, return "
@@ -572,11 +534,11 @@ class Chat:
             reason=self.reason,
             seq=self.channel.seq,
             usage=None if self.usage is usage else self.usage,
-            text_visible=self.making.visible,
-            hidden_calls=tuple(self.making.hidden_calls),
+            text_visible=self.step.visible,
+            hidden_calls=tuple(self.step.hidden_calls),
             sent_tools=None
-            if self.making.final_request is None
-            else tuple(t.name for t in self.making.final_request.tools),
+            if self.step.final_request is None
+            else tuple(t.name for t in self.step.final_request.tools),
         )
 
     def asks(self, hooks: Any, key: Key) -> bool:
@@ -602,9 +564,9 @@ class Chat:
             self.meta.pop(key, None)
         self.channel.seq = max(self.channel.seq, effects.seq)
         self.usage = self.usage if effects.usage is None else effects.usage
-        self.making.visible = effects.text_visible
-        self.making.hidden_calls |= set(effects.hidden_calls)
-        self.making.sent_tools = effects.sent_tools
+        self.step.visible = effects.text_visible
+        self.step.hidden_calls |= set(effects.hidden_calls)
+        self.step.sent_tools = effects.sent_tools
         if effects.aborted:
             self.abort(effects.reason)
 

@@ -23,16 +23,16 @@ from hookline._chat.channel import HIGH_WATER
 from hookline._chat.commit import commit, end_answer, take_ids
 from hookline._chat.reach import check_guards
 from hookline._chat.request import (
+    BUILT_REQUEST,
     BuiltRequest,
     Overrides,
     build,
     check_tools,
     foreign_names,
-    recorded_request,
     system_text,
 )
 from hookline._chat.shown import show, take_back
-from hookline._chat.state import Chat
+from hookline._chat.state import Chat, Step
 from hookline._conversations.history import check_history
 from hookline._conversations.store import PendingStep
 from hookline._hooks.call_rules import intercept
@@ -56,7 +56,7 @@ async def run_step(
     chat: Chat, overrides: Overrides, iteration: int, first_answer: ModelResponse | None
 ) -> StepEnd:
     """Run one step. `first_answer` is an answer of preChat in place of the model's."""
-    chat.iteration = iteration
+    chat.iteration, chat.step = iteration, Step()
     parent: Chat | None = chat.input.parent
     if parent is not None and parent.broken:  # a chat that never suspends must check itself
         chat.abort(parent.reason)
@@ -64,8 +64,9 @@ async def run_step(
     if chat.config.scopes.told_by.waiting_observers:
         await chat.config.scopes.told_by.tell()
 
-    key, returns = (REQUEST, iteration), recorded_request(chat)
-    step_request = await chat.runtime.step(key, _request, returns, chat, overrides, first_answer)
+    step_request = await chat.runtime.step(
+        (REQUEST, iteration), _request, BUILT_REQUEST, chat, overrides, first_answer
+    )
     if isinstance(step_request.answer, Stop):
         return step_request.answer  # the step has not begun
     chat.check()
@@ -76,18 +77,12 @@ async def run_step(
 
     answer = await ask_model(chat, (MODEL, iteration), step_request.request, step_request.answer)
     response = await _keep_answer(chat, answer, step_request.request)
-    if isinstance(response, Stop):
-        _put_finished(chat, "other", None)
-        return response
-    if isinstance(response, Guide):
-        assert isinstance(answer, ModelResponse)
-        _put_finished(chat, answer.finish_reason, answer.usage)
-        await commit(chat, UserMessage(parts=(Text(clean_text(response.reason)),)))
-        return GO
+    if not isinstance(response, ModelResponse):
+        return await _end_without_answer(chat, response, answer)
 
     # The calls are those of the response: in history bad arguments are `{}`.
     # Wrappers may have offered other tools.
-    request = chat.making.final_request or step_request.request
+    request = chat.step.final_request or step_request.request
     batch = open_batch(chat, iteration, response.parts, request)
     return await finish_step(chat, response, batch, overrides)
 
@@ -123,7 +118,7 @@ def _check_request(chat: Chat, before: ModelRequest, request: ModelRequest) -> M
     if request.messages is not before.messages:
         request = request.replace(messages=tuple(request.messages))  # a copy of the hook's list
         check_history(request.messages)
-        chat.making.base_messages = request.messages
+        chat.step.base_messages = request.messages
     return request
 
 
@@ -159,9 +154,8 @@ async def _keep_answer(
         if response is not streamed:  # a hook's own
             take_ids(chat, message)
         if message.parts:
-            has_history = await commit(chat, message, streamed=streamed.parts)
-            assert isinstance(has_history, AssistantMessage)
-            chat.last.message = has_history if has_history.parts else None
+            stored: AssistantMessage = await commit(chat, message, streamed=streamed.parts)
+            chat.last.message = stored if stored.parts else None
         else:
             await show(chat, (), streamed.parts)
             end_answer(chat)
@@ -175,8 +169,8 @@ async def _keep_answer(
 
 async def _retract_answer(chat: Chat) -> None:
     """Take back the shown text of an answer that a hook has refused. Nothing of it is kept."""
-    if chat.making.assembly is not None:
-        chat.making.assembly = None
+    if chat.step.assembly is not None:
+        chat.step.assembly = None
         await take_back(chat)
 
 
@@ -214,9 +208,7 @@ async def finish_step(
     """Run the step's calls and end the step, or save it if some calls wait."""
     stop: Stop | None = None
     if batch is not None:
-        complete = await batch.run()
-        chat.check()
-        if not complete:
+        if not await batch.run():
             await _suspend(chat, batch, overrides)
             return WAITING
         stop = batch.stop
@@ -225,15 +217,33 @@ async def finish_step(
         results = () if batch is None else batch.results
         stops = await chat.runtime.step(key, _on_step, _STOPS, chat, response, results)
         stop = stop or (stops[0] if stops else None)
-    _put_finished(chat, response.finish_reason, response.usage)
+    chat.put(
+        StepFinished(
+            chat_id=chat.chat_id,
+            iteration=chat.iteration,
+            finish_reason=response.finish_reason,
+            usage=response.usage,
+        )
+    )
     if batch is not None or response.finish_reason == "pause":  # the provider wants to go on
         return stop or GO
     return NATURAL if stop is None else STOPPED_NATURAL
 
 
-def _put_finished(chat: Chat, reason: FinishReason, usage: Usage | None) -> None:
+async def _end_without_answer(
+    chat: Chat, end: Stop | Guide, answer: ModelResponse | Stop
+) -> StepEnd:
+    """End a step whose answer was taken back: the chat stops, or the model is told why."""
+    reason: FinishReason = "other"
+    usage: Usage | None = None
+    if isinstance(end, Guide) and isinstance(answer, ModelResponse):
+        reason, usage = answer.finish_reason, answer.usage
     chat_id, iteration = chat.chat_id, chat.iteration
     chat.put(StepFinished(chat_id=chat_id, iteration=iteration, finish_reason=reason, usage=usage))
+    if isinstance(end, Stop):
+        return end
+    await commit(chat, UserMessage(parts=(Text(clean_text(end.reason)),)))
+    return GO
 
 
 async def _suspend(chat: Chat, batch: ToolBatch, overrides: Overrides) -> None:
@@ -248,7 +258,7 @@ async def _suspend(chat: Chat, batch: ToolBatch, overrides: Overrides) -> None:
     )
     waits = await chat.runtime.step((PENDING, batch.iteration), _wait, _PENDING, chat, pending)
     chat.conversation.wait(waits)  # again, since a replayed step did not run
-    chat.making.batch = None  # or the ending would give results to the calls that wait
+    chat.step.batch = None  # or the ending would give results to the calls that wait
 
 
 async def _wait(chat: Chat, pending: PendingStep) -> PendingStep:

@@ -33,7 +33,7 @@ from hookline._base.returns import ErrorInfo, Response, forget_our_locals
 from hookline._chat.channel import Channel
 from hookline._chat.ending import end, is_close
 from hookline._chat.life import Phase, Sign, Verdict
-from hookline._chat.loop import run
+from hookline._chat.loop import prepare, run
 from hookline._chat.reach import tell_of_hooks_left_behind
 from hookline._chat.state import Chat, Ending
 from hookline._conversations.state import ConversationState
@@ -47,9 +47,9 @@ _inside: ContextVar[ref[Supervisor] | None] = ContextVar("hookline_supervisor", 
 
 def _running(chat: Chat) -> list[str]:
     """The names of the model and the tools that run now."""
-    names: list[str] = chat.making.batch.running if chat.making.batch is not None else []
+    names: list[str] = chat.step.batch.running if chat.step.batch is not None else []
     tools = [f"tool {name!r}" for name in names]
-    return ["the model", *tools] if chat.making.asking else tools
+    return ["the model", *tools] if chat.step.asking else tools
 
 
 async def _leave(chat: Chat) -> None:
@@ -158,7 +158,8 @@ class Supervisor:
         if not (self.is_over or self.left_behind):
             self.error = asyncio.CancelledError()
             self._settle()
-        raised, self.chat.making.raised = self.chat.making.raised, None
+        progress = self.chat.progress
+        raised, progress.raised = progress.raised, None
         if raised and not self.left_behind:  # one left behind may still need its frames
             for exc in raised:
                 forget_our_locals(exc)
@@ -174,6 +175,7 @@ class Supervisor:
             chat.check()
             chat.conversation.acquire(chat.chat_id)
             try:
+                await prepare(chat)
                 await run(chat, self)
             finally:
                 # Before the last event: its reader may begin the next chat of the conversation.

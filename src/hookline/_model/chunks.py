@@ -55,16 +55,18 @@ def measure(chunk: Any) -> int:
 
     Raises a ModelError that names the invalid field if the chunk is not valid.
     """
-    kind = chunk.__class__
+    kind, text = chunk.__class__, ""
     # The chunks of every answer are found valid at once, in a tenth of the time.
     if kind is TextChunk or kind is ReasoningChunk:
-        is_valid = chunk.text.__class__ is str
+        text = chunk.text
+        is_valid = text.__class__ is str
     elif kind is ToolCallChunk:
+        text = chunk.arguments
         is_valid = (
             chunk.index.__class__,
             chunk.id.__class__,
             chunk.name.__class__,
-            chunk.arguments.__class__,
+            text.__class__,
             chunk.meta.__class__,
         ) in _CALLS
     elif kind is Finish:
@@ -81,13 +83,12 @@ def measure(chunk: Any) -> int:
         )
     else:
         is_valid = False
-    if not is_valid and (problem := _problem(chunk)):
-        raise ModelError(f"the model sent {problem}; fix its adapter")
-    if isinstance(chunk, ToolCallChunk):
-        return len(chunk.arguments.encode("utf-8", "replace"))
-    if isinstance(chunk, (TextChunk, ReasoningChunk)):
-        return len(chunk.text.encode("utf-8", "replace"))
-    return 0
+    if not is_valid:
+        if problem := _problem(chunk):
+            raise ModelError(f"the model sent {problem}; fix its adapter")
+        # a chunk of a subclass
+        text = chunk.arguments if isinstance(chunk, ToolCallChunk) else getattr(chunk, "text", "")
+    return len(text.encode("utf-8", "replace"))
 
 
 def _problem(chunk: Any) -> str | None:
