@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -37,7 +38,9 @@ COPYLEFT = {
     "certifi": {"openai", "anthropic", "google", "mcp", "otel", "restate"},  # MPL, certificates
     "hypothesis": {"explore"},  # MPL
 }
-PERMISSIVE = ("mit", "bsd", "apache", "psf", "isc", "unlicense", "python software foundation")
+PERMISSIVE = re.compile(
+    r"\b(MIT|BSD|Apache|PSF|ISC|Unlicense|Python Software Foundation)\b", re.IGNORECASE
+)
 LICENCES = """
 import json
 from importlib.metadata import distributions
@@ -145,7 +148,7 @@ def main() -> int:
     return bool(failed)
 
 
-def try_extras(folder: Path) -> int:
+def try_extras(folder: Path, *options: str) -> int:
     """Install each extra alone, and run its program."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         extras = ["", *tomllib.load(file)["project"]["optional-dependencies"]]
@@ -155,24 +158,33 @@ def try_extras(folder: Path) -> int:
     (wheel,) = folder.glob("*.whl")
     failed = 0
     for extra in extras:
-        place = folder / (extra or "none")
-        python = new_environment(place)
-        uv("pip", "install", "--python", python, f"hookline[{extra}] @ {wheel.as_uri()}")
-        keys = {f"{name}_API_KEY": "none" for name in ("OPENAI", "ANTHROPIC", "GEMINI")}
-        run = subprocess.run(
-            [python, "-I", "-c", HEAD + dedent(PROGRAMS[extra])],
-            cwd=place,
-            env={"PATH": os.environ["PATH"], "HOME": str(place), **keys},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        problems = [run.stderr] * bool(run.returncode) + unexpected_licences(python, extra)
+        problems = extra_problems(folder, wheel, extra, *options)
         print(f"{'FAILED' if problems else 'ok':7}{extra or 'no extra'}", flush=True)
         if problems:
             failed += 1
             print(*problems, sep="\n")
     return failed
+
+
+def extra_problems(folder: Path, wheel: Path, extra: str, *options: str) -> list[str]:
+    """Install an extra alone and run its program; return what fails, and which licences differ."""
+    place = folder / (extra or "none")
+    python = new_environment(place)
+    requirement = f"hookline[{extra}] @ {wheel.as_uri()}"
+    command = [*UV, "pip", "install", "--python", python, *options, requirement]
+    installed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if installed.returncode:
+        return [installed.stderr]
+    keys = {f"{name}_API_KEY": "none" for name in ("OPENAI", "ANTHROPIC", "GEMINI")}
+    run = subprocess.run(
+        [python, "-I", "-c", HEAD + dedent(PROGRAMS[extra])],
+        cwd=place,
+        env={"PATH": os.environ["PATH"], "HOME": str(place), **keys},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return [run.stderr] * bool(run.returncode) + unexpected_licences(python, extra)
 
 
 def unexpected_licences(python: str, extra: str) -> list[str]:
@@ -182,9 +194,14 @@ def unexpected_licences(python: str, extra: str) -> list[str]:
     return [
         f"{name} has the licence {licence!r}: add it to COPYLEFT, or do without it"
         for name, licence in licences.items()
-        if not any(word in licence.lower() for word in PERMISSIVE)
-        and extra not in COPYLEFT.get(name, ())
+        if not is_permissive(licence) and not (extra and extra in COPYLEFT.get(name, ()))
     ]
+
+
+def is_permissive(licence: str) -> bool:
+    """Whether permissive licences alone allow the use. With brackets, each licence must be one."""
+    options = licence.split(" OR ") if "(" not in licence else [licence.replace(" OR ", " AND ")]
+    return any(all(map(PERMISSIVE.search, re.split(" AND |; ", option))) for option in options)
 
 
 def try_tests(folder: Path, title: str, *options: str, python: str | None = None) -> int:
