@@ -1,10 +1,13 @@
 """Try hookline in the environments that its users have, each made anew with uv.
 
     scripts/dev/environments.py extras            each extra alone: a small program, its licences
-    scripts/dev/environments.py lowest            the lowest versions that pyproject.toml allows
-    scripts/dev/environments.py python 3.12 3.13  other versions of Python, if they are installed
+    scripts/dev/environments.py lowest            the lowest versions that are allowed: each extra
+                                                  alone, then the tests with all extras
+    scripts/dev/environments.py newest            the tests with the newest versions
+    scripts/dev/environments.py python 3.12 3.13  the tests with other Pythons (a version or a path)
 
-Extras are installed from the wheel. The others run the tests that need no server and no browser.
+Extras are installed from the wheel. Tests that need a browser or JavaScript clients are skipped
+without HOOKLINE_WEB_CLIENTS=required, and those of PostgreSQL and Redis without a server.
 Exit 1 when one fails.
 """
 
@@ -22,7 +25,10 @@ from textwrap import dedent
 
 ROOT = Path(__file__).resolve().parents[2]
 UV = [sys.executable, "-P", "-m", "uv", "--quiet"]
-TESTS = ("base", "model", "hooks", "talk", "chat", "providers", "otel", "cli", "stores", "mcp")
+TESTS = (
+    *("base", "model", "hooks", "talk", "chat", "providers", "otel", "cli", "stores", "mcp", "web"),
+    *("durable", "workspace", "kit", "test_streams.py"),
+)
 HEAD = """
 import asyncio
 from hookline import Agent
@@ -136,12 +142,15 @@ def main() -> int:
             case ["extras"]:
                 failed = try_extras(Path(folder))
             case ["lowest"]:
-                options = ("lowest versions", "--resolution=lowest-direct")
-                failed = try_tests(Path(folder) / "lowest", *options)
+                lowest = "--resolution=lowest-direct"
+                failed = try_extras(Path(folder), lowest)
+                failed += try_tests(Path(folder) / "lowest", "lowest versions", lowest)
+            case ["newest"]:
+                failed = try_tests(Path(folder) / "newest", "newest versions", "--upgrade")
             case ["python", *versions] if versions:
                 failed = 0
-                for version in versions:
-                    failed += try_tests(Path(folder) / version, version, python=version)
+                for number, version in enumerate(versions):
+                    failed += try_tests(Path(folder) / str(number), version, python=version)
             case _:
                 print(__doc__)
                 return 2
