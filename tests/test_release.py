@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
+import re
 import subprocess
 import sys
 import tarfile
@@ -306,6 +307,13 @@ def test_a_required_package_under_copyleft(wheel: Path, monkeypatch: pytest.Monk
     links = ("--offline", "--find-links", str(wheel.parent))
     (line,) = environments.extra_problems(wheel.parent, wheel, "", *links)
     assert line.startswith("strict has the licence 'MIT AND GPL-3.0-only'")
+
+
+def test_the_docs_list_each_exception() -> None:
+    page = (ROOT / "docs" / "stability.md").read_text().partition("\n## Licences\n")[2]
+    rows = re.findall(r"^\| ([\w-]+) \|.*\|(.*)\|$", page, re.MULTILINE)
+    listed = {name: set(re.findall(r"`(\w+)`", extras)) for name, extras in rows}
+    assert {name: extras for name, extras in listed.items() if extras} == environments.COPYLEFT
 
 
 def test_a_licence_that_is_not_permissive_must_be_known() -> None:
