@@ -102,7 +102,8 @@ def store_of(store: Any) -> Store | None:
     if isinstance(store, str):
         return resolve_store(store)
     if store is None or all(hasattr(store, name) for name in STORE_MEMBERS):
-        return store
+        fitting: Store | None = store
+        return fitting
     raise UsageError(
         f"store= is not a store, but of type {type(store).__name__}: pass MemoryStore(), a URL "
         "such as 'sqlite:///chats.db', or an object with the methods of hookline.storage.Store"
