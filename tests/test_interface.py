@@ -94,6 +94,20 @@ def test_a_change_since_a_release_needs_a_sentence_in_the_changelog(
         assert check_changelog(released, "v1.0.0") == still_refused
 
 
+def test_the_commit_of_the_next_release_has_its_sentences_in_its_own_section(
+    released: Path,
+) -> None:
+    check_changelog = interface_script().check_changelog
+    (released / "interface.txt").write_text(RELEASED + "c() -> None\n")
+    changelog = released / "CHANGELOG.md"
+    empty = changelog.read_text()
+    news = "]\n\n## [1.1.0] - 2027-02-01\n\n`c` is new.\n\n## [1.0.0"
+    changelog.write_text(empty.replace("]\n\n## [1.0.0", news))
+    assert not check_changelog(released, "v1.0.0")
+    changelog.write_text(empty.replace("All.", "`c` is new."))
+    assert check_changelog(released, "v1.0.0")
+
+
 @pytest.mark.parametrize(
     "line",
     [

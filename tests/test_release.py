@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import json
+import re
 import subprocess
 import sys
 import tarfile
@@ -34,6 +36,7 @@ Description-Content-Type: text/markdown
 FILES = {
     "CHANGELOG.md": CHANGELOG,
     ".github/workflows/ci.yml": '        python: ["3.11"] # the classifiers\n',
+    "pyproject.toml": '[project]\ndependencies = ["any_io>=4"]\n',
     "src/hookline/__init__.py": "",
     "src/hookline/_version.py": '__version__ = "1.0.0"\n',
     "tests/released/1.0.0/events.jsonl": "{}\n",
@@ -195,6 +198,122 @@ def test_metadata_that_is_not_complete(
 def test_a_program_that_fails_is_a_problem() -> None:
     assert release.failures([sys.executable, "-c", "pass"]) == []
     assert release.failures([sys.executable, "-c", "raise SystemExit(3)"])
+
+
+def test_a_checkout_without_history_is_refused(root: Path, tmp_path: Path) -> None:
+    commit(root)
+    git(tmp_path, "clone", "-q", "--depth=1", root.as_uri(), "shallow")
+    (line,) = release.state_problems(tmp_path / "shallow")
+    assert "git fetch --unshallow" in line
+
+
+def test_a_change_of_the_interface_that_the_changelog_does_not_name(root: Path) -> None:
+    interface = (ROOT / "scripts/dev/interface.py").read_text()
+    commit(root, **{"scripts/dev/interface.py": interface, "interface.txt": "a(x: int)\n"})
+    assert release.untold_changes(root) == []  # nothing was released before
+    git(root, "tag", "v0.9.0")
+    commit(root, **{"interface.txt": "a(x: str)\n"})
+    git(root, "tag", "v1.0.0")
+    assert release.untold_changes(root)
+    commit(root, **{"CHANGELOG.md": CHANGELOG + "`a` takes a str.\n\n## [0.9.0] - 2026-12-01\n"})
+    assert release.untold_changes(root) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "problems"),
+    [
+        ("any-io", "1.0.0", []),
+        ("other", "1.0.0", ["s.json lacks any-io"]),
+        ("any-io", "0.9.0", ["s.json is of version 0.9.0"]),
+    ],
+    ids=["right", "a package is missing", "an earlier version"],
+)
+def test_an_sbom_that_does_not_fit_the_commit(
+    root: Path, tmp_path: Path, name: str, version: str, problems: list[str]
+) -> None:
+    sbom = {"metadata": {"component": {"version": version}}, "components": [{"name": name}]}
+    (tmp_path / "s.json").write_text(json.dumps(sbom))
+    assert release.sbom_problems(root, tmp_path / "s.json") == problems
+
+
+def test_files_of_an_earlier_check_are_seen(dist: Path, tmp_path: Path) -> None:
+    assert release.holds_files(dist)
+    assert not release.holds_files(tmp_path / "none")
+
+
+# ── extras ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("licence", "is_permissive"),
+    [
+        ("MIT", True),
+        ("License :: OSI Approved :: Apache Software License; BSD 3-Clause", True),
+        ("GPL-3.0-only OR MIT AND ISC", True),
+        ("(GPL-3.0-only OR MIT) AND ISC", False),
+        ("MPL-2.0 AND MIT", False),
+        ("License :: OSI Approved :: GNU General Public License v3 (GPLv3); MIT", False),
+        ("Limited Company Licence", False),
+        ("not stated", False),
+    ],
+)
+def test_which_licences_are_permissive(licence: str, is_permissive: bool) -> None:
+    assert environments.is_permissive(licence) == is_permissive
+
+
+@pytest.fixture
+def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A hookline with an extra that needs nothing, and one that needs what cannot be installed."""
+    monkeypatch.setattr(environments, "HEAD", "import hookline\n")
+    needs = 'Provides-Extra: schema\nProvides-Extra: mcp\nRequires-Dist: absent; extra == "mcp"\n'
+    return pack_wheel(tmp_path, "hookline", f"License-Expression: MIT\n{needs}")
+
+
+def pack_wheel(folder: Path, name: str, metadata: str) -> Path:
+    file = folder / f"{name}-1.0.0-py3-none-any.whl"
+    info = f"{name}-1.0.0.dist-info"
+    head = f"Metadata-Version: 2.4\nName: {name}\nVersion: 1.0.0\n"
+    with zipfile.ZipFile(file, "w") as wheel:
+        wheel.writestr(f"{name}.py", "")
+        wheel.writestr(f"{info}/METADATA", head + metadata)
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", f"{name}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("extra", "program", "problem"),
+    [
+        ("schema", "pass", None),
+        ("schema", "raise SystemExit('It breaks.')", "It breaks."),
+        ("mcp", "pass", "absent"),
+    ],
+    ids=["works", "its program fails", "cannot be installed"],
+)
+def test_an_extra_alone(
+    wheel: Path, monkeypatch: pytest.MonkeyPatch, extra: str, program: str, problem: str | None
+) -> None:
+    monkeypatch.setitem(environments.PROGRAMS, extra, program)
+    problems = environments.extra_problems(wheel.parent, wheel, extra, "--offline")
+    assert len(problems) == (problem is not None)
+    assert (problem or "") in "".join(problems)
+
+
+def test_a_required_package_under_copyleft(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(environments.PROGRAMS, "", "pass")
+    monkeypatch.setitem(environments.COPYLEFT, "strict", {""})
+    pack_wheel(wheel.parent, "strict", "License-Expression: MIT AND GPL-3.0-only\n")
+    wheel = pack_wheel(wheel.parent, "hookline", "License-Expression: MIT\nRequires-Dist: strict\n")
+    links = ("--offline", "--find-links", str(wheel.parent))
+    (line,) = environments.extra_problems(wheel.parent, wheel, "", *links)
+    assert line.startswith("strict has the licence 'MIT AND GPL-3.0-only'")
+
+
+def test_the_docs_list_each_exception() -> None:
+    page = (ROOT / "docs" / "stability.md").read_text().partition("\n## Licences\n")[2]
+    rows = re.findall(r"^\| ([\w-]+) \|.*\|(.*)\|$", page, re.MULTILINE)
+    listed = {name: set(re.findall(r"`(\w+)`", extras)) for name, extras in rows}
+    assert {name: extras for name, extras in listed.items() if extras} == environments.COPYLEFT
 
 
 def test_a_licence_that_is_not_permissive_must_be_known() -> None:

@@ -1,10 +1,13 @@
 """Try hookline in the environments that its users have, each made anew with uv.
 
     scripts/dev/environments.py extras            each extra alone: a small program, its licences
-    scripts/dev/environments.py lowest            the lowest versions that pyproject.toml allows
-    scripts/dev/environments.py python 3.12 3.13  other versions of Python, if they are installed
+    scripts/dev/environments.py lowest            the lowest versions that are allowed: each extra
+                                                  alone, then the tests with all extras
+    scripts/dev/environments.py newest            the tests with the newest versions
+    scripts/dev/environments.py python 3.12 3.13  the tests with other Pythons (a version or a path)
 
-Extras are installed from the wheel. The others run the tests that need no server and no browser.
+Extras are installed from the wheel. Tests that need a browser or JavaScript clients are skipped
+without HOOKLINE_WEB_CLIENTS=required, and those of PostgreSQL and Redis without a server.
 Exit 1 when one fails.
 """
 
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,7 +25,10 @@ from textwrap import dedent
 
 ROOT = Path(__file__).resolve().parents[2]
 UV = [sys.executable, "-P", "-m", "uv", "--quiet"]
-TESTS = ("base", "model", "hooks", "talk", "chat", "providers", "otel", "cli", "stores", "mcp")
+TESTS = (
+    *("base", "model", "hooks", "talk", "chat", "providers"),
+    *("otel", "cli", "stores", "mcp", "web"),
+)
 HEAD = """
 import asyncio
 from hookline import Agent
@@ -37,7 +44,9 @@ COPYLEFT = {
     "certifi": {"openai", "anthropic", "google", "mcp", "otel", "restate"},  # MPL, certificates
     "hypothesis": {"explore"},  # MPL
 }
-PERMISSIVE = ("mit", "bsd", "apache", "psf", "isc", "unlicense", "python software foundation")
+PERMISSIVE = re.compile(
+    r"\b(MIT|BSD|Apache|PSF|ISC|Unlicense|Python Software Foundation)\b", re.IGNORECASE
+)
 LICENCES = """
 import json
 from importlib.metadata import distributions
@@ -133,19 +142,22 @@ def main() -> int:
             case ["extras"]:
                 failed = try_extras(Path(folder))
             case ["lowest"]:
-                options = ("lowest versions", "--resolution=lowest-direct")
-                failed = try_tests(Path(folder) / "lowest", *options)
+                lowest = "--resolution=lowest-direct"
+                failed = try_extras(Path(folder), lowest)
+                failed += try_tests(Path(folder) / "lowest", "lowest versions", lowest)
+            case ["newest"]:
+                failed = try_tests(Path(folder) / "newest", "newest versions", "--upgrade")
             case ["python", *versions] if versions:
                 failed = 0
-                for version in versions:
-                    failed += try_tests(Path(folder) / version, version, python=version)
+                for number, version in enumerate(versions):
+                    failed += try_tests(Path(folder) / str(number), version, python=version)
             case _:
                 print(__doc__)
                 return 2
     return bool(failed)
 
 
-def try_extras(folder: Path) -> int:
+def try_extras(folder: Path, *options: str) -> int:
     """Install each extra alone, and run its program."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         extras = ["", *tomllib.load(file)["project"]["optional-dependencies"]]
@@ -155,24 +167,33 @@ def try_extras(folder: Path) -> int:
     (wheel,) = folder.glob("*.whl")
     failed = 0
     for extra in extras:
-        place = folder / (extra or "none")
-        python = new_environment(place)
-        uv("pip", "install", "--python", python, f"hookline[{extra}] @ {wheel.as_uri()}")
-        keys = {f"{name}_API_KEY": "none" for name in ("OPENAI", "ANTHROPIC", "GEMINI")}
-        run = subprocess.run(
-            [python, "-I", "-c", HEAD + dedent(PROGRAMS[extra])],
-            cwd=place,
-            env={"PATH": os.environ["PATH"], "HOME": str(place), **keys},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        problems = [run.stderr] * bool(run.returncode) + unexpected_licences(python, extra)
+        problems = extra_problems(folder, wheel, extra, *options)
         print(f"{'FAILED' if problems else 'ok':7}{extra or 'no extra'}", flush=True)
         if problems:
             failed += 1
             print(*problems, sep="\n")
     return failed
+
+
+def extra_problems(folder: Path, wheel: Path, extra: str, *options: str) -> list[str]:
+    """Install an extra alone and run its program; return what fails, and which licences differ."""
+    place = folder / (extra or "none")
+    python = new_environment(place)
+    requirement = f"hookline[{extra}] @ {wheel.as_uri()}"
+    command = [*UV, "pip", "install", "--python", python, *options, requirement]
+    installed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if installed.returncode:
+        return [installed.stderr]
+    keys = {f"{name}_API_KEY": "none" for name in ("OPENAI", "ANTHROPIC", "GEMINI")}
+    run = subprocess.run(
+        [python, "-I", "-c", HEAD + dedent(PROGRAMS[extra])],
+        cwd=place,
+        env={"PATH": os.environ["PATH"], "HOME": str(place), **keys},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return [run.stderr] * bool(run.returncode) + unexpected_licences(python, extra)
 
 
 def unexpected_licences(python: str, extra: str) -> list[str]:
@@ -182,9 +203,14 @@ def unexpected_licences(python: str, extra: str) -> list[str]:
     return [
         f"{name} has the licence {licence!r}: add it to COPYLEFT, or do without it"
         for name, licence in licences.items()
-        if not any(word in licence.lower() for word in PERMISSIVE)
-        and extra not in COPYLEFT.get(name, ())
+        if not is_permissive(licence) and not (extra and extra in COPYLEFT.get(name, ()))
     ]
+
+
+def is_permissive(licence: str) -> bool:
+    """Whether permissive licences alone allow the use. With brackets, each licence must be one."""
+    options = licence.split(" OR ") if "(" not in licence else [licence.replace(" OR ", " AND ")]
+    return any(all(map(PERMISSIVE.search, re.split(" AND |; ", option))) for option in options)
 
 
 def try_tests(folder: Path, title: str, *options: str, python: str | None = None) -> int:

@@ -4,7 +4,7 @@
     scripts/dev/interface.py --check           print the difference, and exit with 1 if there is one
     scripts/dev/interface.py --since v1.0.0    exit with 1 if the interface changed since that tag,
                                            but CHANGELOG.md does not name each change, in
-                                           backquotes under Unreleased
+                                           backquotes above the section of that version
 
 The interface is everything that a program, or its stored data, can depend on: the public names with
 their signatures, the hook points, the JSON of events and messages, the keys of recorded steps, and
@@ -40,7 +40,6 @@ from hookline.stores import _schema as chat_tables
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(hookline.__file__).parent
 NAME = "interface.txt"
-UNRELEASED = re.compile(r"^## \[Unreleased\]\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
 
 def main() -> int:
@@ -77,8 +76,8 @@ def check_changelog(root: Path, tag: str) -> int:
     shown = subprocess.run(
         ["git", "show", f"{tag}:{NAME}"], cwd=root, capture_output=True, text=True, check=False
     )
-    section = UNRELEASED.search((root / "CHANGELOG.md").read_text(encoding="utf-8"))
-    text = section[1] if section else ""
+    changelog = (root / "CHANGELOG.md").read_text(encoding="utf-8")
+    text = changelog.partition(f"\n## [{tag.removeprefix('v')}]")[0]
     untold = [
         line
         for line in changes(shown.stdout, (root / NAME).read_text(encoding="utf-8"))
@@ -86,7 +85,7 @@ def check_changelog(root: Path, tag: str) -> int:
     ]
     if untold:
         sys.stdout.writelines(untold)
-        print(f"They have changed since {tag}: name each in CHANGELOG.md, under Unreleased.")
+        print(f"They have changed since {tag}: name each in CHANGELOG.md, in backquotes.")
     return bool(untold)
 
 

@@ -5,12 +5,15 @@
 
 Each check returns a line for each problem:
 
-- the tree is clean, the version has its section in the changelog, its records, and no other tag
-- what is generated is fresh, and so is the list of the public interface
+- the tree is clean and has its history, and the version has its section in the changelog, its
+  records, and no other tag
+- what is generated is fresh, and so is the list of the public interface; the changelog names each
+  change of the interface since the last release
 - the wheel and the sdist contain what is under version control, and nothing else; they are small,
   and a second build of the same commit gives the same bytes
 - the metadata is complete, and the index would show it (`twine check --strict`)
 - the wheel and each extra alone work in an empty environment, with licences that are known
+- the SBOM lists what pyproject.toml names, and the folders hold nothing from an earlier run
 
 Exit 1 when there is a problem.
 """
@@ -18,6 +21,7 @@ Exit 1 when there is a problem.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shlex
@@ -26,6 +30,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import zipfile
 from collections.abc import Iterable
 from email.parser import HeaderParser
@@ -40,23 +45,31 @@ NOT_IN_SDIST = re.compile(r"\.(ci|github|editorconfig|gitignore|pre-commit)")
 
 def main() -> int:
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else None
-    problems = [*state_problems(ROOT), *stale_files()]
+    folders = [out, Path(f"{out}-sbom")] if out else []
+    problems = [
+        *state_problems(ROOT),
+        *stale_files(),
+        *untold_changes(ROOT),
+        *(f"{folder} is not empty: remove it" for folder in folders if holds_files(folder)),
+    ]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         dist, again = build(folder)
-        for file in sorted(dist.iterdir()):
+        sbom = write_sbom(folder / "again", folder / "sbom")
+        for file in sorted([*dist.iterdir(), sbom]):
             print(f"{file.stat().st_size // 1024:5} KiB  {file.name}")
         problems += [
             *differences(dist, again),
             *content_problems(ROOT, dist),
             *missing_metadata(ROOT, dist),
+            *sbom_problems(ROOT, sbom),
             *refused_metadata(dist),
             *failures([str(ROOT / "scripts/build-check"), str(dist)]),
             *failures([*PYTHON, "scripts/dev/environments.py", "extras"]),
         ]
-        if out and not problems:
-            shutil.copytree(dist, out, dirs_exist_ok=True)
-            write_sbom(folder / "again", Path(f"{out}-sbom"))
+        if not problems:
+            for source, target in zip((dist, sbom.parent), folders, strict=False):
+                shutil.copytree(source, target, dirs_exist_ok=True)
     for problem in problems:
         print(f"release-check: {problem}", file=sys.stderr)
     if not problems:
@@ -76,6 +89,10 @@ def state_problems(root: Path) -> list[str]:
     tag = git(root, "rev-parse", "-q", "--verify", f"refs/tags/v{version}^{{commit}}")
     problems = {
         "there are changes that are not committed": git(root, "status", "--porcelain"),
+        "the history is missing: run `git fetch --unshallow --tags`": git(
+            root, "rev-parse", "--is-shallow-repository"
+        )
+        == "true",
         f"CHANGELOG.md has no section '## [{version}] - <date>' at its top": not newest
         or newest[1] != version,
         "CHANGELOG.md still has text under Unreleased": unreleased and unreleased[1].strip(),
@@ -100,6 +117,18 @@ def stale_files() -> list[str]:
     scripts = ("generate.py", "examples.py", "interface.py")
     commands = [[sys.executable, f"scripts/dev/{script}", "--check"] for script in scripts]
     return [problem for command in commands for problem in failures(command)]
+
+
+def untold_changes(root: Path) -> list[str]:
+    """Whether the interface has changed since the last release without a word in the changelog."""
+    own = f"--exclude=v{version_of(root)}"
+    tag = git(root, "describe", "--tags", "--match=v*", own, "--abbrev=0")
+    command = [*PYTHON, str(root / "scripts/dev/interface.py"), "--since", tag]
+    return failures(command) if tag else []
+
+
+def holds_files(folder: Path) -> bool:
+    return folder.exists() and any(folder.iterdir())
 
 
 # ── the distributions ───────────────────────────────────────────────────────────────────────
@@ -179,16 +208,40 @@ def refused_metadata(dist: Path) -> list[str]:
     return failures([*UV, "tool", "run", "twine", "check", "--strict", *files])
 
 
-def write_sbom(source: Path, folder: Path) -> None:
-    """Write what each extra would bring today, in CycloneDX, next to the distributions."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"hookline-{version_of(source)}.cdx.json"
+def write_sbom(source: Path, folder: Path) -> Path:
+    """Write what each extra would bring today, in CycloneDX; return the file."""
+    folder.mkdir()
+    version = version_of(source)
+    file = folder / f"hookline-{version}.cdx.json"
     export = ("export", "--format", "cyclonedx1.5", "--all-extras", "--no-dev")
     subprocess.run(
         [*UV, *export, "--project", str(source), "--output-file", str(file)],
         check=True,
         stdout=subprocess.DEVNULL,
     )
+    sbom = json.loads(file.read_text(encoding="utf-8"))
+    sbom["metadata"]["component"] |= {  # uv reads no version that is dynamic, and no licence
+        "version": version,
+        "purl": f"pkg:pypi/hookline@{version}",
+        "licenses": [{"expression": "MIT"}],
+    }
+    file.write_text(json.dumps(sbom, indent=2), encoding="utf-8")
+    return file
+
+
+def sbom_problems(root: Path, file: Path) -> list[str]:
+    """What the SBOM does not list of pyproject.toml, and whether it is of another version."""
+    sbom = json.loads(file.read_text(encoding="utf-8"))
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    groups = [project["dependencies"], *project.get("optional-dependencies", {}).values()]
+    names = {re.split(r"[^\w.-]", entry)[0] for group in groups for entry in group}
+    listed = {component["name"] for component in sbom["components"]}
+    missing = sorted({name.replace("_", "-").lower() for name in names} - listed)
+    version = sbom["metadata"]["component"].get("version")
+    return [
+        *(f"{file.name} lacks {name}" for name in missing),
+        *[f"{file.name} is of version {version}"] * (version != version_of(root)),
+    ]
 
 
 # ── programs ────────────────────────────────────────────────────────────────────────────────

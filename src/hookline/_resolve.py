@@ -11,6 +11,8 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
+from typing_extensions import get_protocol_members
+
 from hookline._base.errors import UsageError
 from hookline._conversations.store import Store
 from hookline._model.model import Model
@@ -91,14 +93,17 @@ def _model_names() -> str:
 
 STORES: Final = {"sqlite": "sqlite", "postgresql": "postgres", "postgres": "postgres"}
 """The schemes of the URLs, and the extra that each needs."""
+STORE_MEMBERS: Final = get_protocol_members(Store)
+"""What a store has. From Python 3.12 on, `isinstance` does not see what `__getattr__` gives."""
 
 
 def store_of(store: Any) -> Store | None:
     """Return the given store, or the store for this URL; raises UsageError for anything else."""
     if isinstance(store, str):
         return resolve_store(store)
-    if store is None or isinstance(store, Store):
-        return store
+    if store is None or all(hasattr(store, name) for name in STORE_MEMBERS):
+        fitting: Store | None = store
+        return fitting
     raise UsageError(
         f"store= is not a store, but of type {type(store).__name__}: pass MemoryStore(), a URL "
         "such as 'sqlite:///chats.db', or an object with the methods of hookline.storage.Store"

@@ -112,11 +112,17 @@ class Kind(Enum):
     SECRET = SECRET
 
 
+OBJECT: Any = {"object": {"a": 1}}
+_tracer = TracerProvider(shutdown_on_exit=False).get_tracer(__name__)
+KEEPS_OBJECTS = bool(_tracer.start_span("x", attributes=OBJECT).attributes)
+"""False before version 1.45 of the SDK, which drops them with a warning."""
+
+
 async def test_redaction_reaches_every_value_of_the_applications_attributes(
     http: Pipeline, caplog: pytest.LogCaptureFixture
 ) -> None:
     given: dict[Any, Any] = {
-        "object": {"text": SECRET, "numbers": [4711, None]},
+        **({"object": {"text": SECRET, "numbers": [4711, None]}} if KEEPS_OBJECTS else {}),
         "bytes": SECRET.encode(),
         "enum": Kind.SECRET,
         "set": {SECRET},
@@ -130,7 +136,8 @@ async def test_redaction_reaches_every_value_of_the_applications_attributes(
     redacting = http.telemetry(attributes=given, redact=clean)
     await Agent(ScriptedModel("x"), telemetry=redacting).chat("hi")
     found = http.flush().spans[0].attributes
-    assert found["object"] == {"text": "***", "numbers": ["***", None]}
+    if KEEPS_OBJECTS:
+        assert found["object"] == {"text": "***", "numbers": ["***", None]}
     assert (found["number"], found["5"]) == ("***", "five")
     assert b"4711" not in http.received.raw
     assert caplog.records == []
