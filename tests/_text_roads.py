@@ -165,7 +165,7 @@ async def from_the_client(guards: Guards) -> Trace:
     """A client-side tool, whose result comes with the resumed chat."""
     schema: dict[str, Any] = {"type": "object", "properties": {}}
     tool = Tool.from_schema("look", "Look.", schema, client=True)
-    agent = agent_of(guards, call("look", id="a"), "Done.", tools=[tool])
+    agent = agent_of(guards, call("look", call_id="a"), "Done.", tools=[tool])
     trace = await chat(agent)
     stream = agent.resume_stream(trace.conversation, {"a": ToolResult(SECRET)})
     return Trace(await collect(stream), trace.conversation, stream.response)

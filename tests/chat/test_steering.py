@@ -63,7 +63,7 @@ def agent_that(model: Any, *tools: Any, **options: Any) -> Any:
 async def test_next_is_committed_after_the_tools_and_seen_by_the_next_request() -> None:
     talk, sent = Conversation(), []
     work = sending(("hurry", "next"), ("please", "next"), talk=talk, out=sent)
-    model = ScriptedModel([call("work"), call("work", id="b")], "Done.", "Never.")
+    model = ScriptedModel([call("work"), call("work", call_id="b")], "Done.", "Never.")
     agent = agent_that(model, work)
     await agent.chat("go", conversation=talk)
     assert texts(talk) == [
@@ -270,7 +270,7 @@ async def test_what_an_end_leaves_in_the_queue_is_returned(end: str) -> None:
     when = "next" if end in ("abort", "steps") else "idle"
     work = sending(("more", when), talk=talk, out=sent)
     agent = agent_that(
-        ScriptedModel(call("work"), call("work", id="b"), "Done."),
+        ScriptedModel(call("work"), call("work", call_id="b"), "Done."),
         work,
         limits=Limits(steps=1 if end == "steps" else 20),
     )

@@ -422,7 +422,11 @@ def asking(*turns: Any, **options: Any) -> tuple[Agent[Any], list[str]]:
         paid.append(to)
         return f"paid {amount} to {to}"
 
-    script = turns or ([call("pay", to="Ada", amount=10.0, id="c1")], "That is done.", "Again.")
+    script = turns or (
+        [call("pay", to="Ada", amount=10.0, call_id="c1")],
+        "That is done.",
+        "Again.",
+    )
     agent = Agent(ScriptedModel(*script), tools=[pay], **options)
 
     @agent.hook("preToolCall")
@@ -542,7 +546,7 @@ async def test_an_answer_with_a_key_that_does_not_exist_runs_nothing() -> None:
 async def test_a_replay_of_an_answer_that_went_on_tells_it_whole() -> None:
     gate = Gate()
     agent, paid = asking(
-        Turn("I ask. ", call("pay", to="Ada", amount=10.0, id="c1")), Turn("Done.", delay=gate)
+        Turn("I ask. ", call("pay", to="Ada", amount=10.0, call_id="c1")), Turn("Done.", delay=gate)
     )
     async with site_of(agent, on_disconnect="detach") as (_, url), client(url) as http:
         known = await asked(http, "ai-sdk")
@@ -582,7 +586,7 @@ async def test_what_is_loaded_while_an_answer_runs_is_what_its_stream_leaves_out
 ) -> None:
     for body, expected in ((answer_of, approved), (None, passed_over)):
         gate = Gate()
-        asks = Turn("I ask. ", call("pay", to="Ada", amount=10.0, id="c1"))
+        asks = Turn("I ask. ", call("pay", to="Ada", amount=10.0, call_id="c1"))
         agent, _ = asking(asks, Turn("Done.", delay=gate))
         async with site_of(agent, on_disconnect="detach") as (_, url), client(url) as http:
             known = await asked(http, protocol)
