@@ -283,6 +283,7 @@ FILES = "pictures and files are not changed"
 TRACED = "traces record the answer that was stopped; pass `redact=` to `Telemetry`"
 LOGGED = f"{TRACED}; the log records it too"
 CACHED = f"{TRACED}; the cache has it too, and the check stops it again"
+EDITED = "the call is refused, and traces show it; pass `redact=` to `Telemetry`"
 DECIDED = "`audit` writes what a person answers"
 
 
@@ -366,12 +367,12 @@ ROADS: dict[str, Road] = {
     ),
     "arguments of an `Approve`": Road(
         answered(Approve(arguments={"text": SECRET})),
-        redact="what runs is exactly what was approved; traces show it as it ran",
+        redact=EDITED,
     ),
     "note of an `Approve`": Road(answered(Approve(by="lea", note=SECRET))),
     "reason of a `Deny` by a person": Road(answered(Deny(SECRET, by="lea"))),
     "arguments of a remembered `Rule`": Road(
-        remembered, redact="what runs is exactly what was approved; traces show it as it ran"
+        remembered, redact=f"{EDITED}; the rule keeps the text: leave out `remember=`"
     ),
     "data of a status": Road(said(call("reports"), "Done.", tools=[reports]), redact=YOURS),
     "text and reason of a `Stop`": Road(

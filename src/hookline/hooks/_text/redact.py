@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from hookline import (
+    Deny,
     Message,
     MessageChanges,
     ModelRequest,
@@ -49,6 +50,11 @@ from hookline.points import (
     OnToolCallResult,
     PreMessage,
     PreMessageUpdate,
+    PreToolCall,
+)
+
+_REFUSED: Final = Deny(
+    "the arguments have a text that redact() keeps from tools; make the call without this text"
 )
 
 
@@ -78,6 +84,7 @@ def redact(
         add("aroundRequest", mine.request, priority=LAST),
         add("onDelta", mine.delta, priority=LAST),
         add("onResponse", mine.response, priority=LAST, keeps_deltas=True),
+        *((add("preToolCall", mine.call, priority=LAST),) if arguments else ()),
         add("aroundToolCall", mine.tool_call, priority=LAST),
         add("onToolCallResult", mine.result, priority=LAST),
         add("onToolCallError", mine.error, priority=LAST),
@@ -157,6 +164,13 @@ class _Hooks:
             for part in response.parts
         )
         return response.replace(parts=tuple(parts))
+
+    def call(self, ctx: PreToolCall[Any]) -> ToolCall | Deny | None:
+        """Redact a call; refuse one that a person or a hook has changed since."""
+        arguments = self._redactor.data(ctx.call.arguments)
+        if arguments == ctx.call.arguments:
+            return None
+        return _REFUSED if ctx.again else ctx.call.replace(arguments=arguments, raw=None)
 
     async def tool_call(
         self, ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, ToolResult | ToolFailure]
