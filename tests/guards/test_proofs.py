@@ -14,7 +14,7 @@ from tests.guards.battery import BATTERY, passed
 from hookline import Agent, Ask, Deny, Scope, Tool, ToolResult
 from hookline.cli._probe.second_process import SecondProcess
 from hookline.errors import UsageError
-from hookline.hooks import allow_tools, approve, deny_commands, rate_limit
+from hookline.hooks import allow_tools, approve, deny_commands, rate_limit, redact
 from hookline.providers import tools as provider_tools
 from hookline.stores import SQLStore
 from hookline.testing import (
@@ -22,6 +22,7 @@ from hookline.testing import (
     ScriptedModel,
     assert_asked,
     assert_denied,
+    assert_redacted,
     call,
     probe,
 )
@@ -271,6 +272,66 @@ async def test_a_path_of_your_own_is_part_of_the_proof():
     assert RAN == []
 
 
+# ── redaction ───────────────────────────────────────────────────────────────────────────────
+
+CARD = "4111111111111111"
+
+
+async def send_mail(to: str, text: str) -> str:
+    """Send a mail."""
+    raise AssertionError("a probe runs no tool")
+
+
+MAIL = call("send_mail", to="bob", text=f"The card is {CARD}.")
+
+
+def mailer(*hooks):
+    return Agent(ScriptedModel(), tools=[send_mail], hooks=[*hooks])
+
+
+@pytest.mark.parametrize("more", [(), (approve("send_mail"),)], ids=["alone", "approve"])
+async def test_no_path_brings_a_redacted_secret_to_its_tool(more):
+    await assert_redacted(mailer(redact(r"\d{13,16}"), *more), MAIL, CARD, paths=DOOR_PATHS)
+
+
+async def test_a_secret_that_nobody_redacts_is_found_on_every_path_that_runs_the_call():
+    with pytest.raises(AssertionError, match="must be redacted, but was not") as info:
+        await assert_redacted(mailer(), MAIL, CARD, paths=DOOR_PATHS)
+    lines = {*str(info.value).splitlines()}
+    paths = ["chat", "chat_stream", "in a sub-agent of the agent", "durable chat", "web (native)"]
+    assert {f"  {path}: ran" for path in [*paths, "MCP", "changed by an approver"]} <= lines
+
+
+async def test_a_secret_that_is_redacted_only_in_part_of_the_arguments_is_found():
+    agent = mailer()
+
+    @agent.hook("preToolCall", guard=True)
+    def only_the_receiver(ctx):
+        return ctx.call.replace(arguments={**ctx.call.arguments, "to": "[redacted]"})
+
+    with pytest.raises(AssertionError, match="  chat: ran"):
+        await assert_redacted(agent, MAIL, CARD)
+
+
+async def test_a_refusal_is_not_a_redaction():
+    with pytest.raises(AssertionError, match="  chat: denied"):
+        await assert_redacted(mailer(allow_tools("other")), MAIL, CARD)
+
+
+async def test_a_failure_shows_the_arguments_with_which_the_tool_ran():
+    with pytest.raises(AssertionError) as info:
+        await assert_denied(mailer(redact(r"\d{13,16}")), MAIL)
+    lines = str(info.value).splitlines()
+    arguments = {"to": "bob", "text": "The card is [redacted]."}
+    assert lines[1] == f"  chat: changed, ran with {arguments!r}"
+    assert lines[-1] == "if a hook shall change the call, use assert_redacted"
+
+
+async def test_a_secret_that_is_in_no_argument_proves_nothing():
+    with pytest.raises(UsageError, match="secret='4242' is in no argument of send_mail"):
+        await assert_redacted(mailer(), MAIL, "4242")
+
+
 # ── on the command line ─────────────────────────────────────────────────────────────────────
 
 APP = """
@@ -336,6 +397,41 @@ def test_the_command_of_the_docs_proves_their_guard_and_names_one_that_is_none(t
     assert lines[-1] == (
         "      the hook 'no_removal' is not a guard; register it with on_error=\"deny\""
     )
+
+
+MAILER = """
+from hookline import Agent
+from hookline.hooks import redact
+from hookline.testing import ScriptedModel
+
+
+def send_mail(text: str) -> str:
+    raise AssertionError("a probe runs no tool")
+
+
+agent = Agent(ScriptedModel(), tools=[send_mail], hooks=[redact(values=["4111"])])
+"""
+SECRET = '{"name": "send_mail", "arguments": {"text": "4111"}, "expect": "redacted"%s}'
+
+
+def test_a_redacted_secret_is_proved_on_the_command_line(tmp_path):
+    line = SECRET % ', "secret": "4111"'
+    assert check(tmp_path, line, app=MAILER) == (
+        0,
+        [f'ok    send_mail {{"text": "4111"}}  redacted on {EVERY} paths'],
+    )
+    status, lines = check(tmp_path, line, app=MAILER.replace('["4111"]', '["4242"]'))
+    assert status == 1
+    doors = ["chat", "MCP", "web (AG-UI)", "changed by an answer (second process)"]
+    assert {f"      ran: {path}" for path in doors} <= {*lines}
+    status, lines = check(tmp_path, SECRET.replace("redacted", "denied") % "", app=MAILER)
+    assert (status, lines[1]) == (1, '      changed: chat, ran with {"text": "[redacted]"}')
+
+
+def test_a_redaction_without_its_secret_is_an_error(tmp_path):
+    status, lines = check(tmp_path, SECRET % "", app=MAILER)
+    assert status == 2
+    assert '"expect": "redacted" and "secret" belong together; add "secret"' in lines[-1]
 
 
 def test_a_path_that_is_left_out_is_listed_with_its_reason(tmp_path):
