@@ -454,6 +454,7 @@ ROADS: dict[str, Road] = {
         doors.on_the_web("native", details=True), redact=DETAILS, guardrail=TRACED
     ),
     "title of a conversation on the web": Road(doors.title),
+    "title that a client sets": Road(doors.new_title),
     "frames of a relay": Road(doors.relayed, guardrail=TRACED),
 }
 
