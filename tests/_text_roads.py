@@ -274,7 +274,6 @@ TEXT_ONLY = (
     "`response.parts`"
 )
 OLDER = "the hook sees only what comes after it"
-QUEUED = "the event has the message as it was sent, before any hook"
 SUMMARY = "the summary is written in a chat of its own; give the agent `by=` the hooks too"
 TAPE = "a cassette has the answers of the model as they come; pass `scrub=`"
 JOB = "the client stores the message before any hook sees it"
@@ -315,8 +314,9 @@ ROADS: dict[str, Road] = {
     ),
     "the user's message": Road(said(message=THROUGH)),
     "a message that is older than the hook": Road(older, redact=OLDER, guardrail=OLDER),
-    "message that is sent into the chat": Road(sent("next"), redact=QUEUED),
-    "message that is sent for the end of the chat": Road(sent("idle"), redact=QUEUED),
+    "message that is sent into the chat": Road(sent("next")),
+    "message that is sent for the end of the chat": Road(sent("idle")),
+    "message that `preSteer` refuses": Road(sent("next", lambda ctx: Deny("no"))),
     "message that `preSteer` changes": Road(
         sent("next", lambda ctx: ctx.message.replace(text=THROUGH), text="Quick.")
     ),

@@ -50,6 +50,7 @@ from hookline.points import (
     OnToolCallResult,
     PreMessage,
     PreMessageUpdate,
+    PreSteer,
     PreToolCall,
 )
 
@@ -84,6 +85,7 @@ def redact(
         add("aroundRequest", mine.request, priority=LAST),
         add("onDelta", mine.delta, priority=LAST),
         add("onResponse", mine.response, priority=LAST, keeps_deltas=True),
+        add("preSteer", mine.steer, priority=LAST, early=True),
         *((add("preToolCall", mine.call, priority=LAST),) if arguments else ()),
         add("aroundToolCall", mine.tool_call, priority=LAST),
         add("onToolCallResult", mine.result, priority=LAST),
@@ -185,6 +187,9 @@ class _Hooks:
 
     def error(self, ctx: OnToolCallError[Any]) -> ToolFailure:
         return self._clean.error(ctx.error)
+
+    def steer(self, ctx: PreSteer[Any]) -> UserMessage:
+        return self._clean.parts(ctx.message)
 
     def message(self, ctx: PreMessage[Any]) -> Message:
         return self._clean.message(ctx.message)

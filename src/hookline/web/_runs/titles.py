@@ -41,7 +41,7 @@ def titling(on_title: Callable[[str], None] = lambda title: None) -> HookDef:
 
 
 async def title_of(agent: Agent[Any], text: str, **options: Any) -> str:
-    """Return a title of a user as the hooks at preMessageUpdate leave it, or raise what they raise."""
+    """Return a user's title as the hooks at preMessageUpdate leave it."""
     draft = Conversation([UserMessage(id=HOOK, parts=(Text(text),))])
     message = await agent.update_message(draft, HOOK, MessageChanges(text=text), **options)
     return _short(message.text)
