@@ -260,30 +260,30 @@ async def guard_fails(guards: Guards) -> Trace:
 
 # ── the table ───────────────────────────────────────────────────────────────────────────────
 
-DEBUG = "only the level DEBUG has the texts of exceptions"
-YOURS = "your code writes it, and no hook can change it"
-ERROR = "the caller gets the exception itself, unchanged"
+DEBUG = "only the level DEBUG has the texts of exceptions; log at INFO"
+YOURS = "your code writes it, and no hook can change it; leave the secret out there"
+ERROR = "the caller gets the exception itself, unchanged; do not show its text"
 NO_ANSWER = "a guardrail at the output checks only the answers of the model"
-AFTER = "a hook with a priority below -10,000 runs after the guard"
+AFTER = "a hook with a priority below -10,000 runs after the guard; give it a higher one"
 SPANS = "traces record requests as they are sent; pass `redact=` to `Telemetry`"
 FIRST = "the hooks of the target do not run yet; put the guard on the agent that you call"
-PROGRESS = "the server writes it, and a status passes no hook"
-ASKS = "the server writes it, and no hook can change it"
+PROGRESS = "the server writes it, and a status passes no hook; do not show its `Status`"
+ASKS = "the server writes it, and no hook can change it; use servers that you trust"
 TEXT_ONLY = (
     "the check runs for answers with text, and here reads only the text; it can read "
     "`response.parts`"
 )
-OLDER = "the hook sees only what comes after it"
+OLDER = "the hook sees only what comes after it; change old messages with `agent.update_message`"
 SUMMARY = "the summary is written in a chat of its own; give the agent `by=` the hooks too"
 TAPE = "a cassette has the answers of the model as they come; pass `scrub=`"
-JOB = "the client stores the message before any hook sees it"
-DETAILS = "`details=True` shows requests, and the changes that each hook makes"
-FILES = "pictures and files are not changed"
+JOB = "the client stores the message before any hook sees it; remove the secret before you send it"
+DETAILS = "`details=True` shows requests, and the changes that each hook makes; leave it out"
+FILES = "pictures and files are not changed; rename a file before the chat"
 TRACED = "traces record the answer that was stopped; pass `redact=` to `Telemetry`"
 LOGGED = f"{TRACED}; the log records it too"
 CACHED = f"{TRACED}; the cache has it too, and the check stops it again"
 EDITED = "the call is refused, and traces show it; pass `redact=` to `Telemetry`"
-DECIDED = "`audit` writes what a person answers"
+DECIDED = "`audit` writes what a person answers; leave out `content=True`"
 
 
 class Road(NamedTuple):
