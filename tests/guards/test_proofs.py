@@ -26,6 +26,7 @@ from hookline.testing import (
     call,
     probe,
 )
+from hookline.testing._guard_family import FAMILY_PATHS
 from hookline.testing._guard_paths import PATHS
 from hookline.testing.doors import DOOR_PATHS
 from hookline.testing.doors._mcp import MCP_PATHS
@@ -216,7 +217,7 @@ async def test_a_guard_reads_the_deps_of_the_proof():
 
 
 async def test_a_proof_for_a_tool_that_is_not_there_is_an_error():
-    with pytest.raises(UsageError, match="has no tool 'basch'; call one of its tools: 'bash'"):
+    with pytest.raises(UsageError, match=r"has no tool 'basch', nor have .*: 'bash'"):
         await assert_denied(agent_of(), call("basch"))
 
 
@@ -270,6 +271,46 @@ async def test_a_path_of_your_own_is_part_of_the_proof():
     assert result.left_out == {"in a queue": "there is no queue"}
     assert (await probe(agent_of(), BAD, paths=paths)).passages["in a job"] == "ran"
     assert RAN == []
+
+
+# ── a supervisor ────────────────────────────────────────────────────────────────────────────
+
+
+def boss_of(*hooks, leads="agent", own=()):
+    clerk = Agent(ScriptedModel(), name="clerk", tools=[bash], hooks=[*own])
+    desk = Agent(ScriptedModel(), name="desk", tools=[clerk.as_tool()])
+    boss = Agent(ScriptedModel(), name="boss", hooks=[*hooks])
+    if leads == "agent":
+        boss.scopes.register(Scope("desk", tools=[desk.as_tool()]))
+    else:
+        boss.handoffs(clerk)
+    return boss
+
+
+@pytest.mark.parametrize("leads", ["agent", "handoff"])
+async def test_a_guard_of_a_supervisor_is_proved_for_the_tools_of_its_sub_agents(leads):
+    await assert_denied(boss_of(deny_commands("rm -rf"), leads=leads), BAD)
+    await assert_denied(boss_of(own=[deny_commands("rm -rf")], leads=leads), BAD)
+    await assert_asked(boss_of(approve("bash"), leads=leads), BAD)
+    await assert_redacted(boss_of(redact(values=["rm"]), leads=leads), BAD, "rm")
+    with pytest.raises(AssertionError) as info:
+        await assert_denied(boss_of(leads=leads), BAD)
+    assert [line.split(":")[0].strip() for line in str(info.value).splitlines()[1:]] == [
+        *FAMILY_PATHS
+    ]
+    assert RAN == []
+
+
+async def test_a_guard_of_a_supervisor_that_is_not_inherited_is_found_out():
+    boss = boss_of()
+    boss.add_hook("preToolCall", denies, guard=True, inherit=False)
+    with pytest.raises(AssertionError, match="  chat: ran"):
+        await assert_denied(boss, BAD)
+
+
+async def test_a_question_about_the_sub_agent_is_no_refusal_of_its_tool():
+    with pytest.raises(AssertionError, match="  chat: ran"):
+        await assert_denied(boss_of(approve("desk")), BAD)
 
 
 # ── redaction ───────────────────────────────────────────────────────────────────────────────
@@ -426,6 +467,21 @@ def test_a_redacted_secret_is_proved_on_the_command_line(tmp_path):
     assert {f"      ran: {path}" for path in doors} <= {*lines}
     status, lines = check(tmp_path, SECRET.replace("redacted", "denied") % "", app=MAILER)
     assert (status, lines[1]) == (1, '      changed: chat, ran with {"text": "[redacted]"}')
+
+
+def test_a_probe_names_the_tool_of_a_sub_agent_on_the_command_line(tmp_path):
+    boss = APP.replace("agent = Agent", "clerk = Agent").replace(
+        'hooks=[deny_commands("rm -rf"), approve("pay")]', 'name="clerk"'
+    )
+    boss += """
+agent = Agent(ScriptedModel(), tools=[clerk.as_tool()], hooks=[deny_commands("rm -rf")])
+"""
+    assert check(tmp_path, DENIED, app=boss) == (
+        0,
+        [f'ok    bash {{"command": "rm -rf /"}}  denied on {len(FAMILY_PATHS)} paths'],
+    )
+    status, lines = check(tmp_path, ASKED, app=boss)
+    assert (status, lines[1]) == (1, "      ran: chat")
 
 
 def test_a_redaction_without_its_secret_is_an_error(tmp_path):

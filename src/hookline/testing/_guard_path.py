@@ -73,6 +73,8 @@ class CallPath:
         """Called when the call runs."""
         self.direct: frozenset[str] = frozenset()
         """The names of the hooks that refused the call in a plain chat."""
+        self.leads: dict[str, str | None] = {}
+        """The tools that lead to the agent of the call, which people approve; how each leads."""
         self.withdrawn = True
         """False: the guards let every call pass, as if access was withdrawn later."""
 
@@ -110,7 +112,7 @@ class CallPath:
     def _copy(
         self, bus: HookBus[Any], turns: tuple[Any, ...], options: dict[str, Any]
     ) -> Agent[Any]:
-        bus.add_hook("onHook", self._watch, inherit=True, name=OURS)
+        bus.add_hook("onHook", self.watch, inherit=True, name=OURS)
         opted_out = any(hook.off == "global_hooks=False" for hook in self.agent.hooks())
         if "tools" not in options:
             options.setdefault("scopes", self.scopes())
@@ -164,10 +166,12 @@ class CallPath:
             return contains(arguments, self.secret)
         return arguments == self.call.arguments
 
-    def _watch(self, ctx: OnHook[Any]) -> None:
+    def watch(self, ctx: OnHook[Any]) -> None:
+        """Note what a hook says about the call; an observer at `onHook`."""
         if ctx.point == "preToolCall" and ctx.hook != OURS:
             self.guards.add(ctx.hook)
-            if ctx.outcome in REFUSALS:
+            leads = ctx.outcome == "asked" and ctx.context.call.name in self.leads
+            if ctx.outcome in REFUSALS and not leads:
                 self.has_refused = True
                 self.refusers.add(ctx.hook)
             if ctx.outcome == "raised":
@@ -237,6 +241,8 @@ class CallPath:
     async def deny(self, request: Any, run: Any) -> Deny | Approve:
         """The approver of a path: nobody approves the call, except without its secret."""
         arguments = request.call.arguments
+        if request.call.name in self.leads:
+            return Approve()
         is_meant = self.is_meant(request.call.name, arguments)
         self.has_asked = self.has_asked or is_meant
         is_clean = self.secret is not None and arguments != self.harmless.arguments

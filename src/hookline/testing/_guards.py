@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 from hookline import Agent, ToolCall
 from hookline.errors import ToolArgumentsError, UsageError
 from hookline.models import ProviderTool
+from hookline.testing._guard_family import FAMILY_PATHS, routes
 from hookline.testing._guard_path import CallPath, LeftOutError, Passage, Walk, contains
 from hookline.testing._guard_paths import PATHS, PROVIDER_PATHS
 
@@ -79,31 +80,29 @@ async def probe(
 ) -> Probe:
     """Send the call over the paths to its tool; returns the passages.
 
-    `paths` has further paths by name, such as one through a server of your own. With `secret=`, a
-    part of an argument, the call "ran" wherever the tool gets this text. Raises UsageError if the
-    agent has no such tool, or if the tool refuses the arguments.
+    `paths` has further paths by name, such as one through a server of your own. A tool of a
+    sub-agent, or of an agent after a handoff, has fewer paths, without those of `paths`. With
+    `secret=`, a part of an argument, the call "ran" wherever the tool gets this text. Raises
+    UsageError if the agent has no such tool, or if the tool refuses the arguments.
     """
     if secret is not None and not (secret and contains(call.arguments, secret)):
         raise UsageError(
             f"secret={secret!r} is in no argument of {call.name}({dict(call.arguments)!r}); pass a "
             "text of the arguments that the tool must not get"
         )
-    entry = agent.scopes.tools.get(call.name)
-    if entry is None:
-        raise UsageError(
-            f"agent {agent.name!r} has no tool {call.name!r}; call one of its tools: "
-            f"{', '.join(map(repr, agent.scopes.tools)) or 'none'}"
-        )
-    tool = entry[0]
+    way, tool = _tool_of(agent, call.name)
     result, direct, broken = Probe(call), frozenset[str](), dict[str, list[str]]()
     walks = {**PATHS, **(paths or {})}
     if isinstance(tool, ProviderTool):
         walks = PROVIDER_PATHS
     else:
         _check_arguments(tool, call)
+    if way:
+        walks = FAMILY_PATHS
     for name, walk in walks.items():
         path = CallPath(agent, call, deps, secret)
         path.direct = direct
+        path.leads = {tool.name: tool.leads for tool in way}
         try:
             await walk(path)
         except LeftOutError as exc:
@@ -124,6 +123,21 @@ async def probe(
             direct = frozenset(path.refusers)
     result.notes = _notes(agent, direct, broken)
     return result
+
+
+def _tool_of(agent: Agent[Any], name: str) -> tuple[tuple[Any, ...], Any]:
+    """The tool with this name, and the tools that lead to its agent."""
+    entry = agent.scopes.tools.get(name)
+    if entry is not None:
+        return (), entry[0]
+    others = {tool.name: (way, tool) for way, tool in reversed([*routes(agent)])}
+    if name not in others:
+        names = ", ".join(map(repr, (*agent.scopes.tools, *others))) or "none"
+        raise UsageError(
+            f"agent {agent.name!r} has no tool {name!r}, nor have its sub-agents; call one of "
+            f"their tools: {names}"
+        )
+    return others[name]
 
 
 def _notes(agent: Agent[Any], refusers: Set[str], broken: Mapping[str, list[str]]) -> list[str]:
