@@ -262,6 +262,15 @@ async def new_title(guards: Guards) -> Trace:
     return Trace([], talk, more={"answer": renamed.text, "titles": listed.text})
 
 
+async def shared_state(guards: Guards) -> Trace:
+    """A front end of AG-UI sends its part of `run.state`."""
+    async with direct(agent_of(guards), ag_ui_state={"note": str}) as (site, http):
+        body = request_of("ag-ui", "Hi.", state={"note": THROUGH})
+        posted = await http.post("/ag-ui", json=body)
+        talk = await conversation_of(site, "c1")
+    return Trace([], talk, more={"frames": posted.text})
+
+
 async def relayed(guards: Guards) -> Trace:
     """A run of one process is read in another. Needs Redis."""
     need_redis()

@@ -278,6 +278,7 @@ SUMMARY = "the summary is written in a chat of its own; give the agent `by=` the
 TAPE = "a cassette has the answers of the model as they come; pass `scrub=`"
 JOB = "the client stores the message before any hook sees it; remove the secret before you send it"
 DETAILS = "`details=True` shows requests, and the changes that each hook makes; leave it out"
+STATE = "a hook sees `run.state` as a whole; change it at `onChatStart`"
 FILES = "pictures and files are not changed; rename a file before the chat"
 TRACED = "traces record the answer that was stopped; pass `redact=` to `Telemetry`"
 LOGGED = f"{TRACED}; the log records it too"
@@ -455,6 +456,7 @@ ROADS: dict[str, Road] = {
     ),
     "title of a conversation on the web": Road(doors.title),
     "title that a client sets": Road(doors.new_title),
+    "state that an AG-UI front end shares": Road(doors.shared_state, redact=STATE),
     "frames of a relay": Road(doors.relayed, guardrail=TRACED),
 }
 

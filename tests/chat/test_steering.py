@@ -535,7 +535,7 @@ async def test_an_early_hook_must_be_sync_and_only_change_the_message() -> None:
         pass
 
     agent: Agent[Any] = Agent(ScriptedModel("Done."))
-    with pytest.raises(UsageError, match="early=True needs a sync function"):
+    with pytest.raises(UsageError, match=r"early=True needs a sync function, but .* is async"):
         agent.add_hook("preSteer", late, early=True)
     agent.add_hook("preSteer", lambda ctx: Deny("no"), early=True, name="no")
     stream = agent.chat_stream("Hi.")

@@ -72,7 +72,7 @@ def problem_of(
     if (problem := _problem_of_flags(spec, flags)) is not None:
         return problem
     if early and is_async_callable(hook):
-        return "early=True needs a sync function, since nobody waits for it; use def, not async def"
+        return f"early=True needs a sync function, but {hook!r} is async; use def, not async def"
     if spec.kind == "wrapper" and not is_async_callable(hook):
         return "a wrapper must be an async function: async def wrapper(ctx, proceed)"
     return _problem_at(spec, hook, tools, timeout, on_error)

@@ -4,12 +4,6 @@ Install them with `pip install "hookline[sqlite]"` or `"hookline[postgres]"`. Th
 database is imported only when a store is created.
 """
 
-try:
-    from hookline.stores._sql import SQLStore
-except ModuleNotFoundError as exc:
-    raise ModuleNotFoundError(
-        f"hookline.stores needs {exc.name}: pip install 'hookline[sqlite]' or 'hookline[postgres]'",
-        name=exc.name,
-    ) from exc
+from hookline.stores._sql import SQLStore
 
 __all__ = ["SQLStore"]

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from hookline import Agent, Approve, Conversation, Deny, ModelRequest, ToolCall, ToolMessage
 from hookline.errors import OutputError
-from hookline.models import Chunk
+from hookline.models import Chunk, ProviderTool
 from hookline.points import PreToolCall
 from hookline.testing._guard_path import LAST, OURS, CallPath, Walk, changing
 from hookline.testing._script import ScriptedModel
@@ -29,7 +29,7 @@ def routes(agent: Agent[Any]) -> Iterator[tuple[tuple[Any, ...], Any]]:
     while todo:
         way, agent = todo.pop(0)
         for tool, _ in agent.scopes.tools.values():
-            if way:
+            if way and not isinstance(tool, ProviderTool):
                 yield way, tool
             target = getattr(tool, "agent", None)
             if target is not None and id(target) not in agents:

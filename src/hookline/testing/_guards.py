@@ -92,14 +92,7 @@ async def probe(
         )
     way, tool = _tool_of(agent, call.name)
     result, direct, broken = Probe(call), frozenset[str](), dict[str, list[str]]()
-    walks = {**PATHS, **(paths or {})}
-    if isinstance(tool, ProviderTool):
-        walks = PROVIDER_PATHS
-    else:
-        _check_arguments(tool, call)
-    if way:
-        walks = FAMILY_PATHS
-    for name, walk in walks.items():
+    for name, walk in _walks(tool, call, paths, is_below=bool(way)).items():
         path = CallPath(agent, call, deps, secret)
         path.direct = direct
         path.leads = {tool.name: tool.leads for tool in way}
@@ -123,6 +116,16 @@ async def probe(
             direct = frozenset(path.refusers)
     result.notes = _notes(agent, direct, broken)
     return result
+
+
+def _walks(
+    tool: Any, call: ToolCall, paths: Mapping[str, Walk] | None, *, is_below: bool
+) -> Mapping[str, Walk]:
+    """The paths to a tool; raises UsageError if the tool refuses the arguments."""
+    if isinstance(tool, ProviderTool):
+        return PROVIDER_PATHS
+    _check_arguments(tool, call)
+    return FAMILY_PATHS if is_below else {**PATHS, **(paths or {})}
 
 
 def _tool_of(agent: Agent[Any], name: str) -> tuple[tuple[Any, ...], Any]:

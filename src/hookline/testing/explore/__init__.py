@@ -11,14 +11,9 @@ one that fails. No tool of the agent runs.
 Experimental: this module may change in a minor version.
 """
 
-try:
-    from hookline.testing.explore._arguments import Guarded
-    from hookline.testing.explore._scene import Fault
-    from hookline.testing.explore._search import Explored, Invariant, Unapproved, explore
-    from hookline.testing.explore._world import World
-except ModuleNotFoundError as exc:
-    raise ModuleNotFoundError(
-        f"hookline.testing.explore needs {exc.name}: pip install 'hookline[explore]'", name=exc.name
-    ) from exc
+from hookline.testing.explore._arguments import Guarded
+from hookline.testing.explore._scene import Fault
+from hookline.testing.explore._search import Explored, Invariant, Unapproved, explore
+from hookline.testing.explore._world import World
 
 __all__ = ["Explored", "Fault", "Guarded", "Invariant", "Unapproved", "World", "explore"]
