@@ -203,9 +203,12 @@ async def _steer(chat: Chat, due: tuple[SentMessage, ...]) -> list[Steered]:
 
 def _as_shown(chat: Chat, message: UserMessage, when: When) -> UserMessage:
     """The message as readers may see it, before the other hooks at preSteer have passed it."""
+    early = [hook for hook in chat.view.preSteer if hook.options.early]
+    if not early:
+        return message
     ctx: PreSteer[Any] = PreSteer(run=chat.run, message=message, when=when)
-    for hook in chat.view.preSteer:
-        if hook.options.early and (value := hook.fn(ctx)) is not None:
+    for hook in early:
+        if (value := hook.fn(ctx)) is not None:
             if effect_of(hook, ctx, value) is END:
                 raise HookError(
                     f"hook {hook.name!r} returned {value!r}, but an early hook must return the "
