@@ -190,7 +190,7 @@ async def _steer(chat: Chat, due: tuple[SentMessage, ...]) -> list[Steered]:
             announced.add(sent.message.id)
             await chat.room()
             chat.put(_queued_event(chat, sent))
-        ctx: PreSteer[Any] = PreSteer(run=chat.run, message=sent.message, when=sent.when)
+        ctx = _context(chat, sent.message, sent.when)
         ctx, answer, _ = await intercept(chat.view.preSteer, ctx, chat)
         if isinstance(answer, Deny):
             decisions.append(Steered(message=sent.message, refused=answer.reason))
@@ -201,12 +201,16 @@ async def _steer(chat: Chat, due: tuple[SentMessage, ...]) -> list[Steered]:
     return decisions
 
 
+def _context(chat: Chat, message: UserMessage, when: When) -> PreSteer[Any]:
+    return PreSteer(run=chat.run, message=message, when=when)
+
+
 def _as_shown(chat: Chat, message: UserMessage, when: When) -> UserMessage:
     """The message as readers may see it, before the other hooks at preSteer have passed it."""
     early = [hook for hook in chat.view.preSteer if hook.options.early]
     if not early:
         return message
-    ctx: PreSteer[Any] = PreSteer(run=chat.run, message=message, when=when)
+    ctx = _context(chat, message, when)
     for hook in early:
         if (value := hook.fn(ctx)) is not None:
             if effect_of(hook, ctx, value) is END:
