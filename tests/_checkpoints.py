@@ -123,7 +123,11 @@ EARLIER = (
 
 def wish(**options: Any) -> Turn:
     """The first answer: it asks for the three tools. `options` are a Turn's."""
-    calls = call("report", id="c1"), call("fails", id="c2"), call("quick", n=1, id="c3")
+    calls = (
+        call("report", call_id="c1"),
+        call("fails", call_id="c2"),
+        call("quick", n=1, call_id="c3"),
+    )
     return Turn("let me see", *calls, delay=lambda: asyncio.sleep(0), **options)
 
 

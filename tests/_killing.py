@@ -51,8 +51,8 @@ class Model:
                 break
             since += message.role == "assistant"
         self.calls += 1
-        first = call("look", q="a", id=f"{self.label}-{self.calls}a")
-        second = call("look", q="b", id=f"{self.label}-{self.calls}b")
+        first = call("look", q="a", call_id=f"{self.label}-{self.calls}a")
+        second = call("look", q="b", call_id=f"{self.label}-{self.calls}b")
         turn: Any = {0: ["Let me see.", first, second], 1: first}.get(since, "All done.")
         async for chunk in ScriptedModel(turn).stream(request):
             await asyncio.sleep(0)

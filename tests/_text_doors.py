@@ -17,7 +17,7 @@ from mcp import types
 from mcp.server import lowlevel
 from tests._text_chats import SECRET, THROUGH, Guards, Play, Trace, agent_of, chat, takes, tells
 from tests.web._redis import clear, need_redis, new_prefix
-from tests.web._server import direct
+from tests.web._server import conversation_of, direct
 from tests.web.test_relay import begun, followed_by, workers
 from tests.web.test_site import Gate, request_of
 
@@ -250,6 +250,25 @@ def on_the_web(protocol: str, *, details: bool = False) -> Play:
 
 async def title(guards: Guards) -> Trace:
     return Trace([], Conversation(), more=await _posted(agent_of(guards), "native", THROUGH))
+
+
+async def new_title(guards: Guards) -> Trace:
+    agent = agent_of(guards)
+    async with direct(agent) as (site, http):
+        await http.post("/native", json=request_of("native", "Hi."))
+        renamed = await http.patch("/conversations/c1", json={"title": THROUGH})
+        listed = await http.get("/conversations")
+        talk = await conversation_of(site, "c1")
+    return Trace([], talk, more={"answer": renamed.text, "titles": listed.text})
+
+
+async def shared_state(guards: Guards) -> Trace:
+    """A front end of AG-UI sends its part of `run.state`."""
+    async with direct(agent_of(guards), ag_ui_state={"note": str}) as (site, http):
+        body = request_of("ag-ui", "Hi.", state={"note": THROUGH})
+        posted = await http.post("/ag-ui", json=body)
+        talk = await conversation_of(site, "c1")
+    return Trace([], talk, more={"frames": posted.text})
 
 
 async def relayed(guards: Guards) -> Trace:

@@ -165,7 +165,7 @@ async def from_the_client(guards: Guards) -> Trace:
     """A client-side tool, whose result comes with the resumed chat."""
     schema: dict[str, Any] = {"type": "object", "properties": {}}
     tool = Tool.from_schema("look", "Look.", schema, client=True)
-    agent = agent_of(guards, call("look", id="a"), "Done.", tools=[tool])
+    agent = agent_of(guards, call("look", call_id="a"), "Done.", tools=[tool])
     trace = await chat(agent)
     stream = agent.resume_stream(trace.conversation, {"a": ToolResult(SECRET)})
     return Trace(await collect(stream), trace.conversation, stream.response)
@@ -260,30 +260,31 @@ async def guard_fails(guards: Guards) -> Trace:
 
 # ── the table ───────────────────────────────────────────────────────────────────────────────
 
-DEBUG = "only the level DEBUG has the texts of exceptions"
-YOURS = "your code writes it, and no hook can change it"
-ERROR = "the caller gets the exception itself, unchanged"
+DEBUG = "only the level DEBUG has the texts of exceptions; log at INFO"
+YOURS = "your code writes it, and no hook can change it; leave the secret out there"
+ERROR = "the caller gets the exception itself, unchanged; do not show its text"
 NO_ANSWER = "a guardrail at the output checks only the answers of the model"
-AFTER = "a hook with a priority below -10,000 runs after the guard"
+AFTER = "a hook with a priority below -10,000 runs after the guard; give it a higher one"
 SPANS = "traces record requests as they are sent; pass `redact=` to `Telemetry`"
 FIRST = "the hooks of the target do not run yet; put the guard on the agent that you call"
-PROGRESS = "the server writes it, and a status passes no hook"
-ASKS = "the server writes it, and no hook can change it"
+PROGRESS = "the server writes it, and a status passes no hook; do not show its `Status`"
+ASKS = "the server writes it, and no hook can change it; use servers that you trust"
 TEXT_ONLY = (
     "the check runs for answers with text, and here reads only the text; it can read "
     "`response.parts`"
 )
-OLDER = "the hook sees only what comes after it"
-QUEUED = "the event has the message as it was sent, before any hook"
+OLDER = "the hook sees only what comes after it; change old messages with `agent.update_message`"
 SUMMARY = "the summary is written in a chat of its own; give the agent `by=` the hooks too"
 TAPE = "a cassette has the answers of the model as they come; pass `scrub=`"
-JOB = "the client stores the message before any hook sees it"
-DETAILS = "`details=True` shows requests, and the changes that each hook makes"
-FILES = "pictures and files are not changed"
+JOB = "the client stores the message before any hook sees it; remove the secret before you send it"
+DETAILS = "`details=True` shows requests, and the changes that each hook makes; leave it out"
+STATE = "a hook sees `run.state` as a whole; change it at `onChatStart`"
+FILES = "pictures and files are not changed; rename a file before the chat"
 TRACED = "traces record the answer that was stopped; pass `redact=` to `Telemetry`"
 LOGGED = f"{TRACED}; the log records it too"
 CACHED = f"{TRACED}; the cache has it too, and the check stops it again"
-DECIDED = "`audit` writes what a person answers"
+EDITED = "the call is refused, and traces show it; pass `redact=` to `Telemetry`"
+DECIDED = "`audit` writes what a person answers; leave out `content=True`"
 
 
 class Road(NamedTuple):
@@ -314,8 +315,9 @@ ROADS: dict[str, Road] = {
     ),
     "the user's message": Road(said(message=THROUGH)),
     "a message that is older than the hook": Road(older, redact=OLDER, guardrail=OLDER),
-    "message that is sent into the chat": Road(sent("next"), redact=QUEUED),
-    "message that is sent for the end of the chat": Road(sent("idle"), redact=QUEUED),
+    "message that is sent into the chat": Road(sent("next")),
+    "message that is sent for the end of the chat": Road(sent("idle")),
+    "message that `preSteer` refuses": Road(sent("next", lambda ctx: Deny("no"))),
     "message that `preSteer` changes": Road(
         sent("next", lambda ctx: ctx.message.replace(text=THROUGH), text="Quick.")
     ),
@@ -366,12 +368,12 @@ ROADS: dict[str, Road] = {
     ),
     "arguments of an `Approve`": Road(
         answered(Approve(arguments={"text": SECRET})),
-        redact="what runs is exactly what was approved; traces show it as it ran",
+        redact=EDITED,
     ),
     "note of an `Approve`": Road(answered(Approve(by="lea", note=SECRET))),
     "reason of a `Deny` by a person": Road(answered(Deny(SECRET, by="lea"))),
     "arguments of a remembered `Rule`": Road(
-        remembered, redact="what runs is exactly what was approved; traces show it as it ran"
+        remembered, redact=f"{EDITED}; the rule keeps the text: leave out `remember=`"
     ),
     "data of a status": Road(said(call("reports"), "Done.", tools=[reports]), redact=YOURS),
     "text and reason of a `Stop`": Road(
@@ -453,6 +455,8 @@ ROADS: dict[str, Road] = {
         doors.on_the_web("native", details=True), redact=DETAILS, guardrail=TRACED
     ),
     "title of a conversation on the web": Road(doors.title),
+    "title that a client sets": Road(doors.new_title),
+    "state that an AG-UI front end shares": Road(doors.shared_state, redact=STATE),
     "frames of a relay": Road(doors.relayed, guardrail=TRACED),
 }
 

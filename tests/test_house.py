@@ -187,6 +187,7 @@ DOOR_PLANS = {
         "cassette.__init__",
         "_guard_path",
         "_guard_later",
+        "_guard_family",
         "_guard_paths",
         "_guards",
         "_prefix",

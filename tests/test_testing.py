@@ -172,7 +172,7 @@ def nothing(request: ModelRequest) -> None:
             call("weather", city="Paris"), [PARIS_CHUNK, finish("tool_calls", 5)], id="call"
         ),
         pytest.param(
-            [call("weather", city="Paris"), call("clock", id="mine")],
+            [call("weather", city="Paris"), call("clock", call_id="mine")],
             [
                 PARIS_CHUNK,
                 ToolCallChunk(index=1, id="mine", name="clock", arguments="{}"),
@@ -194,7 +194,7 @@ def nothing(request: ModelRequest) -> None:
             id="raw call",
         ),
         pytest.param(
-            raw_call("weather", "", id="r"),
+            raw_call("weather", "", call_id="r"),
             [ToolCallChunk(index=0, id="r", name="weather"), finish("tool_calls")],
             id="raw call of nothing",
         ),
@@ -267,12 +267,26 @@ async def test_calls_are_numbered_through_the_script_and_keep_no_number_from_ano
 
 
 def test_call_takes_arguments_by_name_and_as_a_dict() -> None:
-    assert call("find", {"id": 7, "the-key": 1}, name="x") == ToolCall(
-        id="", name="find", arguments={"id": 7, "the-key": 1, "name": "x"}
+    assert call("find", {"call_id": 7, "the-key": 1}, name="x") == ToolCall(
+        id="", name="find", arguments={"call_id": 7, "the-key": 1, "name": "x"}
     )
     number: Any = 7
-    with pytest.raises(TypeError, match=r'call\(\'find\', \{"id": 7\}\)'):
-        call("find", id=number)
+    with pytest.raises(TypeError, match=r'call\(\'find\', \{"call_id": 7\}\)'):
+        call("find", call_id=number)
+
+
+async def test_an_argument_named_id_reaches_the_tool() -> None:
+    found: list[str] = []
+
+    async def find(id: str) -> str:
+        """Find something."""
+        found.append(id)
+        return "found"
+
+    with ScriptedModel(call("find", id="A-1", call_id="first"), "Done.") as model:
+        response = await Agent(model, tools=[find]).chat("hi")
+    assert found == ["A-1"]
+    assert [result.call_id for result in response.tool_results] == ["first"]
 
 
 async def test_the_model_sets_chunk_and_delay_and_a_turn_its_own() -> None:
@@ -506,7 +520,7 @@ async def test_a_request_that_breaks_pairing_fails_the_test() -> None:
     with pytest.raises(HistoryError, match="call 'call_1' of 'weather' has no result"):
         await agent(strict).chat("hi")  # refused before the model is asked
     broken = strict.last_request.replace(
-        messages=[user(), AssistantMessage(parts=(call("weather", id="c9"),))]
+        messages=[user(), AssistantMessage(parts=(call("weather", call_id="c9"),))]
     )
     with pytest.raises(HistoryError, match="c9"):
         [chunk async for chunk in strict.stream(broken)]
@@ -995,7 +1009,7 @@ def answering(ctx: Any) -> ModelResponse | None:
     if ctx.iteration:
         return None
     return ModelResponse.of(
-        "By hand.", tool_calls=[call("weather", city="x", id="a")], reasoning="hm"
+        "By hand.", tool_calls=[call("weather", city="x", call_id="a")], reasoning="hm"
     )
 
 

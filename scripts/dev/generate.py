@@ -172,6 +172,8 @@ def options(spec: PointSpec) -> str:
         lines.append("guard: bool = False,")
     if spec.name in ("onResponse", "preMessage"):
         lines.append("keeps_deltas: bool = False,")
+    if spec.name == "preSteer":
+        lines.append("early: bool = False,")
     if spec.kind == "wrapper":
         lines.append("observes: bool = False,")
     return "\n        ".join(lines)

@@ -79,20 +79,20 @@ def agent_of(file: Path, **more: Any) -> Agent[Any]:
     tops = []
     for branch in BRANCHES:
         below: Any = pay
-        down: Any = call("pay", to=branch, euros=80, id="pay")
+        down: Any = call("pay", to=branch, euros=80, call_id="pay")
         for level in range(DEPTH, 0, -1):
             name = f"{branch}{level}"
             agent = Agent(
-                Turns([down, call("look", at=name, id="look")], f"{name} done"),
+                Turns([down, call("look", at=name, call_id="look")], f"{name} done"),
                 name=name,
                 tools=[look, below],
                 hooks=[approve("pay")] if level == DEPTH else [],
             )
             below = agent.as_tool()
-            down = call(name, input="go", id=f"to{level}")
+            down = call(name, input="go", call_id=f"to{level}")
         tops.append((below, down))
     calls = [down for _, down in tops]
-    model = Turns([*calls, call("look", at="root", id="look")], "all done")
+    model = Turns([*calls, call("look", at="root", call_id="look")], "all done")
     return Agent(model, name="root", tools=[look, *[top for top, _ in tops]], **more)
 
 

@@ -35,13 +35,13 @@ class Family:
         """The model's turns of a level; in a later life, only those after the question."""
         if level == self.depth:
             calls = [
-                call("pay", euros=80, id="pay"),
-                call("note", text=f"level {level}", id=f"note{level}"),
+                call("pay", euros=80, call_id="pay"),
+                call("note", text=f"level {level}", call_id=f"note{level}"),
             ]
         else:
             calls = [
-                call(f"agent{level + 1}", input="go", id=f"down{level}"),
-                call("note", text=f"level {level}", id=f"note{level}"),
+                call(f"agent{level + 1}", input="go", call_id=f"down{level}"),
+                call("note", text=f"level {level}", call_id=f"note{level}"),
             ]
         return [calls, f"done {level}"] if first else [f"done {level}"]
 
@@ -256,14 +256,14 @@ class Twins:
         kids = []
         for name in ("ann", "bob"):
             calls = [
-                call("pay", to=f"{name}{n}", id="pay" + "x" * n) for n in range(self.questions)
+                call("pay", to=f"{name}{n}", call_id="pay" + "x" * n) for n in range(self.questions)
             ]
             turns: list[Any] = [calls] if first else []
             self.models[name] = ScriptedModel(*turns, f"{name} done", f"{name} again")
             kid = Agent(self.models[name], name=name, tools=[pay])
             kid.add_hook("preToolCall", lambda ctx: Ask("Pay?"), guard=True)
             kids.append(kid.as_tool())
-        calls = [call("ann", input="x", id="A"), call("bob", input="x", id="B")]
+        calls = [call("ann", input="x", call_id="A"), call("bob", input="x", call_id="B")]
         turns = [calls] if first else []
         return Agent(ScriptedModel(*turns, "all done"), name="mum", tools=kids)
 

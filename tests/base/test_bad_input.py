@@ -56,7 +56,7 @@ async def answered(text, name="act"):
     """What becomes of a call with this text: its outcome and what the model is told."""
     seen = []
     conversation = Conversation()
-    model = ScriptedModel(raw_call(name, text, id="a"), "done", "next")
+    model = ScriptedModel(raw_call(name, text, call_id="a"), "done", "next")
     agent = Agent(model, tools=[act])
     agent.add_hook("onToolCallError", lambda ctx: seen.append(ctx.error.exception))
     events = await collect(agent.chat_stream("go", conversation=conversation))
@@ -593,7 +593,7 @@ def call_name(bad):
 
 
 def call_id(bad):
-    return Agent(ScriptedModel(call("act", id=bad), "done", "next"), tools=[act]), "go"
+    return Agent(ScriptedModel(call("act", call_id=bad), "done", "next"), tools=[act]), "go"
 
 
 def call_arguments(bad):

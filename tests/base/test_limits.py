@@ -91,7 +91,7 @@ def counting(out, *turns, **limits):
 
 async def test_calls_beyond_the_limit_of_a_step_do_not_run_and_the_model_is_told():
     out, seen = [], []
-    calls = [call("act", n=n, id=f"c{n}") for n in range(4)]
+    calls = [call("act", n=n, call_id=f"c{n}") for n in range(4)]
     agent = counting(out, calls, "done", tool_calls=2)
     agent.add_hook("onToolCallError", lambda ctx: seen.append(type(ctx.error.exception)))
     events = await collect(agent.chat_stream("go"))
@@ -528,7 +528,7 @@ async def first_status(stream):
 
 async def test_a_tools_time_does_not_count_while_it_waits_for_a_slow_consumer():
     clock = Clock()
-    agent = Agent(ScriptedModel(call("work", id="a"), "done"), tools=[chatty(timeout=5)])
+    agent = Agent(ScriptedModel(call("work", call_id="a"), "done"), tools=[chatty(timeout=5)])
     async with agent.chat_stream("go") as stream:
         await first_status(stream)
         await clock.advance(1_000)
@@ -541,7 +541,7 @@ async def test_a_tools_time_does_not_count_while_it_waits_for_a_slow_consumer():
 async def test_nor_where_the_first_thing_that_it_waits_for_is_the_consumer(before):
     """However full the stream's buffer is when the tool begins."""
     clock = Clock()
-    turn = Turn(*["text "] * (before + 1), call("work", id="a"))
+    turn = Turn(*["text "] * (before + 1), call("work", call_id="a"))
     agent = Agent(ScriptedModel(turn, "done"), tools=[chatty(timeout=5)])
     async with agent.chat_stream("go") as stream:
         await anext(stream)
@@ -552,7 +552,9 @@ async def test_nor_where_the_first_thing_that_it_waits_for_is_the_consumer(befor
 
 async def test_a_tools_time_counts_again_when_the_consumer_reads_on():
     clock, again = Clock(), asyncio.Event()
-    agent = Agent(ScriptedModel(call("work", id="a"), "done"), tools=[chatty(again, timeout=5)])
+    agent = Agent(
+        ScriptedModel(call("work", call_id="a"), "done"), tools=[chatty(again, timeout=5)]
+    )
     async with agent.chat_stream("go") as stream:
         await first_status(stream)
         await clock.advance(1_000)
@@ -572,7 +574,7 @@ async def anext_finished(stream):
 
 async def test_a_wrappers_time_does_not_count_while_it_waits_for_a_slow_consumer():
     clock = Clock()
-    agent = Agent(ScriptedModel(call("work", id="a"), "done"), tools=[chatty()])
+    agent = Agent(ScriptedModel(call("work", call_id="a"), "done"), tools=[chatty()])
 
     @agent.hook("aroundToolCall", timeout=5)
     async def limited(ctx, proceed):
@@ -589,7 +591,9 @@ async def test_a_wrappers_time_does_not_count_while_it_waits_for_a_slow_consumer
 async def test_a_wrappers_time_around_a_sub_agent_does_not_count_while_that_waits():
     clock = Clock()
     child = Agent(ScriptedModel(call("work"), "child is done"), tools=[chatty()], name="child")
-    agent = Agent(ScriptedModel(call("child", input="x", id="a"), "done"), tools=[child.as_tool()])
+    agent = Agent(
+        ScriptedModel(call("child", input="x", call_id="a"), "done"), tools=[child.as_tool()]
+    )
 
     @agent.hook("aroundToolCall", timeout=5)
     async def limited(ctx, proceed):
@@ -606,7 +610,7 @@ async def test_a_wrappers_time_around_a_sub_agent_counts_again_when_the_consumer
     clock, again = Clock(), asyncio.Event()
     turns = [call("work"), "child is done"]
     child = Agent(ScriptedModel(*turns), tools=[chatty(again, timeout=None)], name="child")
-    agent = Agent(ScriptedModel(call("child", input="x", id="a")), tools=[child.as_tool()])
+    agent = Agent(ScriptedModel(call("child", input="x", call_id="a")), tools=[child.as_tool()])
 
     @agent.hook("aroundToolCall", timeout=5)
     async def limited(ctx, proceed):

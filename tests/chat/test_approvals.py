@@ -92,7 +92,7 @@ def agent_of(*turns, out=None, prompt="may it?", **options):
 
 
 def delete(path="/", id="a"):
-    return call("delete", path=path, id=id)
+    return call("delete", path=path, call_id=id)
 
 
 def yes(response):
@@ -166,7 +166,7 @@ async def test_an_answer_is_awaited_beside_the_running_calls():
         await looked.wait()
         return Approve()
 
-    agent = agent_of([delete(), call("look", id="b")], "done", approver=approver)
+    agent = agent_of([delete(), call("look", call_id="b")], "done", approver=approver)
     agent.add_hook("onToolCallResult", lambda ctx: looked.set() if ctx.call.id == "b" else None)
     response = await agent.chat("go")
     assert [id for id, _, _ in results(response)] == ["a", "b"]
@@ -631,14 +631,14 @@ async def test_without_approver_the_chat_ends_as_done_with_what_is_pending():
 async def test_calls_that_need_no_approval_run_although_one_is_pending():
     out = []
     conversation = Conversation()
-    agent = agent_of([delete(), call("look", id="b")], out=out)
+    agent = agent_of([delete(), call("look", call_id="b")], out=out)
     await agent.chat("go", conversation=conversation)
     assert out == ["look"]
     assert results(conversation) == [("b", "ok", "seen")]
 
 
 async def test_results_of_later_calls_do_not_wait_for_a_pending_one():
-    agent = agent_of([call("look", id="a"), delete(id="b"), call("look", id="c")])
+    agent = agent_of([call("look", call_id="a"), delete(id="b"), call("look", call_id="c")])
     events = await collect(agent.chat_stream("go", conversation=Conversation()))
     added = [
         e.message.call_id for e in only(events, MessageAdded) if isinstance(e.message, ToolMessage)
@@ -662,7 +662,7 @@ async def test_a_pending_call_has_its_ToolCallStarted_and_finishes_on_resume():
 async def test_preStop_onStep_and_StepFinished_belong_to_the_resuming_chat():
     out = []
     conversation = Conversation()
-    agent = agent_of([delete(), call("look", id="b")], "done")
+    agent = agent_of([delete(), call("look", call_id="b")], "done")
     agent.add_hook("onStep", lambda ctx: out.append(f"onStep {ctx.iteration} {len(ctx.results)}"))
     agent.add_hook("preStop", lambda ctx: out.append("preStop"))
     first = await collect(agent.chat_stream("go", conversation=conversation))
@@ -688,7 +688,9 @@ async def test_asked_fires_in_the_pending_chat_and_answered_in_the_resuming_one(
 async def test_a_call_that_runs_alone_waits_behind_a_pending_one():
     out = []
     conversation = Conversation()
-    agent = agent_of([delete(), call("last", id="b"), call("look", id="c")], "done", out=out)
+    agent = agent_of(
+        [delete(), call("last", call_id="b"), call("look", call_id="c")], "done", out=out
+    )
     agent.add_hook("preToolCall", lambda ctx: out.append(f"pre {ctx.call.name}"))
     response = await agent.chat("go", conversation=conversation)
     assert out == ["pre delete"]
@@ -727,7 +729,7 @@ async def test_a_call_that_waited_behind_a_pending_one_may_ask_as_well():
 
 async def test_over_all_chats_of_a_step_each_call_is_started_once_and_finished_once():
     conversation = Conversation()
-    calls = [delete(id="a"), delete(id="b"), call("look", id="c"), call("last", id="d")]
+    calls = [delete(id="a"), delete(id="b"), call("look", call_id="c"), call("last", call_id="d")]
     agent = agent_of(calls, "done")
     events = await collect(agent.chat_stream("go", conversation=conversation))
     while conversation.pending:
@@ -751,7 +753,9 @@ async def test_an_abort_while_other_calls_run_leaves_nothing_pending():
         await asyncio.Event().wait()
 
     conversation = Conversation()
-    agent = agent_of([call("delete", id="a"), call("hang", id="b")], "next", tools=[delete, hang])
+    agent = agent_of(
+        [call("delete", call_id="a"), call("hang", call_id="b")], "next", tools=[delete, hang]
+    )
     chat = asyncio.ensure_future(agent.chat("go", conversation=conversation))
     await running.wait()
     chat.cancel()
@@ -768,7 +772,7 @@ async def test_an_abort_while_other_calls_run_leaves_nothing_pending():
 async def test_a_Stop_for_a_later_call_stops_one_that_has_asked():
     out = []
     conversation = Conversation()
-    agent = agent_of([delete(), call("look", id="b")], out=out)
+    agent = agent_of([delete(), call("look", call_id="b")], out=out)
     agent.add_hook("preToolCall", lambda ctx: Stop("halt"), tools=["look"])
     events = await collect(agent.chat_stream("go", conversation=conversation))
     assert outcomes(events) == {"a": "stopped", "b": "stopped"}
@@ -945,7 +949,7 @@ async def test_the_response_of_a_resumed_chat_has_its_own_messages():
 
 
 async def test_requests_have_a_late_result_in_the_models_order():
-    model = ScriptedModel([delete(id="a"), call("look", id="b")], "done")
+    model = ScriptedModel([delete(id="a"), call("look", call_id="b")], "done")
     conversation = Conversation()
     agent = agent_of()
     agent = Agent(model, tools=[each for scope in agent.scopes for each in scope.tools])
@@ -957,7 +961,7 @@ async def test_requests_have_a_late_result_in_the_models_order():
 
 
 async def test_later_chats_have_a_late_result_in_the_models_order_too():
-    model = ScriptedModel([delete(id="a"), call("look", id="b")], "done", "next")
+    model = ScriptedModel([delete(id="a"), call("look", call_id="b")], "done", "next")
     conversation = Conversation()
     tools = [each for scope in agent_of().scopes for each in scope.tools]
     agent = Agent(model, tools=tools)
@@ -969,7 +973,7 @@ async def test_later_chats_have_a_late_result_in_the_models_order_too():
 
 
 async def test_a_loaded_history_with_a_late_result_is_requested_in_the_models_order():
-    agent, conversation, response = await pend([delete(id="a"), call("look", id="b")], "done")
+    agent, conversation, response = await pend([delete(id="a"), call("look", call_id="b")], "done")
     await agent.resume(conversation, yes(response))
     model = ScriptedModel("next")
     loaded = Conversation(conversation.messages)
@@ -1038,7 +1042,7 @@ async def test_several_approved_calls_run_at_the_same_time():
 async def test_answers_may_come_one_by_one():
     out = []
     agent, conversation, response = await pend(
-        [delete("/1", id="a"), delete("/2", id="b"), call("look", id="c")], "done", out=out
+        [delete("/1", id="a"), delete("/2", id="b"), call("look", call_id="c")], "done", out=out
     )
     first, second = response.pending
     between = await agent.resume(conversation, {second.id: Approve()})
@@ -1137,7 +1141,7 @@ async def test_resume_by_the_id_of_a_stored_conversation():
 
 async def test_resume_in_another_process_days_later():
     """All that is needed is JSON: the messages and the pending step."""
-    _, conversation, response = await pend([delete("/x"), call("look", id="b")])
+    _, conversation, response = await pend([delete("/x"), call("look", call_id="b")])
     messages = [message.to_json() for message in conversation.messages]
     step = conversation.pending_step
     stored = step.to_json()
@@ -1390,7 +1394,7 @@ async def test_an_answer_counts_once_although_the_resumed_chat_failed():
 
 async def test_history_is_valid_when_a_resumed_chat_fails_while_another_call_is_pending():
     agent, conversation, response = await pend(
-        [delete(id="a"), delete(id="b"), call("look", id="c")], "next"
+        [delete(id="a"), delete(id="b"), call("look", call_id="c")], "next"
     )
 
     def broken(ctx):
@@ -1411,7 +1415,9 @@ async def test_an_aborted_resume_leaves_a_valid_history():
         running.set()
         await asyncio.Event().wait()
 
-    agent, conversation, response = await pend([call("delete", id="a")], "next", tools=[delete])
+    agent, conversation, response = await pend(
+        [call("delete", call_id="a")], "next", tools=[delete]
+    )
     resumed = asyncio.ensure_future(agent.resume(conversation, yes(response)))
     await running.wait()
     resumed.cancel()
@@ -1443,7 +1449,7 @@ async def test_an_approved_tool_that_is_gone_is_refused_before_the_answer_counts
     async def delete() -> None:
         out.append("run")
 
-    agent, conversation, response = await pend(call("delete", id="a"), "done", tools=[delete])
+    agent, conversation, response = await pend(call("delete", call_id="a"), "done", tools=[delete])
     agent.scopes.unregister("agent")
     with pytest.raises(UsageError, match="tool 'delete' no longer exists"):
         await agent.resume(conversation, yes(response))
@@ -1461,7 +1467,7 @@ async def test_an_approved_tool_that_is_off_on_resume_is_a_tool_error():
     async def delete() -> None:
         out.append("run")
 
-    agent, conversation, response = await pend(call("delete", id="a"), "done", tools=[delete])
+    agent, conversation, response = await pend(call("delete", call_id="a"), "done", tools=[delete])
     on[0] = False
     answer = await agent.resume(conversation, yes(response))
     assert [(id, outcome) for id, outcome, _ in results(answer)] == [("a", "error")]
@@ -1472,7 +1478,7 @@ async def test_a_denied_tool_that_is_gone_on_resume_is_denied():
     @tool
     async def delete() -> None: ...
 
-    agent, conversation, response = await pend(call("delete", id="a"), "done", tools=[delete])
+    agent, conversation, response = await pend(call("delete", call_id="a"), "done", tools=[delete])
     agent.scopes.unregister("agent")
     answer = await agent.resume(conversation, no(response))
     assert [(id, outcome) for id, outcome, _ in results(answer)] == [("a", "denied")]
@@ -1514,7 +1520,7 @@ async def test_a_tool_that_a_hook_had_offered_is_refused_where_it_is_gone():
         out.append("run")
 
     conversation = Conversation()
-    agent = agent_of(call("delete", id="a"), "done", tools=[])
+    agent = agent_of(call("delete", call_id="a"), "done", tools=[])
     agent.add_hook("preRequest", lambda ctx: ctx.request.replace(tools=(delete,)))
     response = await agent.chat("go", conversation=conversation)
     assert len(response.pending) == 1
@@ -1537,7 +1543,7 @@ async def test_a_tool_that_a_hook_had_put_in_place_of_the_agents_is_never_that_o
         out.append("the hook's")
 
     conversation = Conversation()
-    agent = agent_of(call("delete", id="a"), "done", tools=[of_the_agent])
+    agent = agent_of(call("delete", call_id="a"), "done", tools=[of_the_agent])
     agent.add_hook(point, lambda ctx: ctx.request.replace(tools=(of_the_hook,)))
     response = await agent.chat("go", conversation=conversation)
     answer = await agent.resume(conversation, yes(response))
@@ -1574,7 +1580,7 @@ async def test_a_new_chat_denies_what_is_pending():
 async def test_a_new_chat_denies_several_pending_calls_and_runs_none_that_waited_behind():
     out = []
     agent, conversation, _ = await pend(
-        [delete(id="a"), call("last", id="b"), delete(id="c")], "next", out=out
+        [delete(id="a"), call("last", call_id="b"), delete(id="c")], "next", out=out
     )
     await goes_on(agent, conversation)
     assert out == []
@@ -1584,7 +1590,7 @@ async def test_a_new_chat_denies_several_pending_calls_and_runs_none_that_waited
 
 async def test_a_new_chat_that_denies_counts_its_own_steps_from_0():
     seen = []
-    agent = agent_of(call("look", id="l"), delete(), "next")
+    agent = agent_of(call("look", call_id="l"), delete(), "next")
     conversation = Conversation()
     await agent.chat("go", conversation=conversation)
     agent.add_hook("onMessage", lambda ctx: seen.append((ctx.message.role, ctx.run.iteration)))
@@ -1593,7 +1599,7 @@ async def test_a_new_chat_that_denies_counts_its_own_steps_from_0():
 
 
 async def test_a_new_chat_puts_a_denied_result_in_the_models_order():
-    model = ScriptedModel([delete(id="a"), call("look", id="b")], "next")
+    model = ScriptedModel([delete(id="a"), call("look", call_id="b")], "next")
     conversation = Conversation()
     tools = [each for scope in agent_of().scopes for each in scope.tools]
     agent = Agent(model, tools=tools)
@@ -1614,7 +1620,7 @@ async def test_a_stop_that_a_hook_says_to_the_denial_ends_the_new_chat_before_th
 
 
 async def test_a_stop_of_the_earlier_chat_does_not_end_the_new_one():
-    agent, conversation, _ = await pend([delete(), call("look", id="b")], "next")
+    agent, conversation, _ = await pend([delete(), call("look", call_id="b")], "next")
     assert conversation.pending_step is not None
     state_of(conversation).wait(conversation.pending_step.replace(stop=Stop("that was then")))
     response = await agent.chat("never mind", conversation=conversation)
@@ -1670,7 +1676,7 @@ async def test_who_decided_and_what_ran_stand_beside_the_result(tmp_path):
         paid.append(euros)
         return "paid"
 
-    model = ScriptedModel(call("pay", euros=1, id="a"), "done")
+    model = ScriptedModel(call("pay", euros=1, call_id="a"), "done")
     agent = Agent(model, tools=[pay], store=store, hooks=[audit(log, content=True)])
     agent.add_hook("preToolCall", lambda ctx: Ask("may it?"), name="asker")
     (request,) = (await agent.chat("go", conversation="t")).pending
@@ -1701,7 +1707,7 @@ async def test_a_denial_says_who_denied():
 
 
 async def test_a_hook_that_changes_or_answers_a_call_stands_beside_its_result():
-    agent = agent_of([call("look", id="a"), call("last", id="b")], "done")
+    agent = agent_of([call("look", call_id="a"), call("last", call_id="b")], "done")
 
     @agent.hook("preToolCall", tools=["look"])
     def answers(ctx):

@@ -13,7 +13,9 @@ from hookline.testing import ScriptedModel, call, raw_call
 
 
 def agent_of(fn, *turns, **options):
-    return Agent(ScriptedModel(*(turns or (call(fn.name, id="a"), "done"))), tools=[fn], **options)
+    return Agent(
+        ScriptedModel(*(turns or (call(fn.name, call_id="a"), "done"))), tools=[fn], **options
+    )
 
 
 def plain(out, value="value", **options):
@@ -71,7 +73,7 @@ async def test_a_wrapper_sees_call_tool_scope_and_run():
 
 async def test_each_call_has_its_own_onion():
     out = []
-    agent = agent_of(plain(out), [call("act", id="a"), call("act", id="b")], "done")
+    agent = agent_of(plain(out), [call("act", call_id="a"), call("act", call_id="b")], "done")
 
     @around(agent)
     async def look(ctx, proceed):
@@ -306,7 +308,7 @@ async def test_what_a_wrapper_raises_is_the_wrappers_and_ends_the_chat():
 
 async def test_history_stays_valid_when_a_wrapper_raises():
     conversation, broken = Conversation(), [True]
-    agent = agent_of(plain([]), [call("act", id="a"), call("act", id="b")], "next")
+    agent = agent_of(plain([]), [call("act", call_id="a"), call("act", call_id="b")], "next")
 
     @around(agent)
     async def wrap(ctx, proceed):
@@ -558,7 +560,7 @@ async def test_a_call_that_proceed_changed_is_what_result_hooks_see():
 
 
 async def test_proceed_with_a_changed_call_leaves_history_as_the_model_wrote_it():
-    agent = agent_of(plain([]), call("act", id="a", n=1), "done")
+    agent = agent_of(plain([]), call("act", call_id="a", n=1), "done")
     changing(agent, {"n": 7})
     assert written(await agent.chat("go")) == {"a": {"n": 1}}
 
@@ -576,7 +578,7 @@ async def test_arguments_that_proceed_changed_are_validated():
 @pytest.mark.parametrize("changes", [{"name": "other"}, {"id": "b"}], ids=["name", "id"])
 async def test_proceed_with_another_name_or_id_is_a_HookReturnError(changes):
     out = []
-    agent = agent_of(plain(out), call("act", id="a"))
+    agent = agent_of(plain(out), call("act", call_id="a"))
 
     @around(agent, name="renamer")
     async def rename(ctx, proceed):
@@ -588,7 +590,7 @@ async def test_proceed_with_another_name_or_id_is_a_HookReturnError(changes):
 
 
 async def test_proceed_with_something_else_is_a_HookReturnError():
-    agent = agent_of(plain([]), call("act", id="a"))
+    agent = agent_of(plain([]), call("act", call_id="a"))
 
     @around(agent)
     async def odd(ctx, proceed):
@@ -626,7 +628,9 @@ async def test_each_try_of_an_idempotent_tool_may_have_other_arguments():
 async def test_a_call_that_was_approved_cannot_be_changed_by_a_wrapper():
     """What runs is exactly what was approved."""
     out = []
-    agent = agent_of(plain(out), call("act", id="a", n=1), approver=lambda request, run: Approve())
+    agent = agent_of(
+        plain(out), call("act", call_id="a", n=1), approver=lambda request, run: Approve()
+    )
     agent.add_hook("preToolCall", lambda ctx: Ask("may it?"))
     changing(agent, {"n": 7})
     with pytest.raises(HookError):
@@ -664,7 +668,7 @@ async def test_calls_that_do_not_run_skip_aroundToolCall(wanted, answer):
 
 async def test_wrappers_of_parallel_calls_run_at_the_same_time():
     meet = asyncio.Barrier(2)
-    agent = agent_of(plain([]), [call("act", id="a"), call("act", id="b")], "done")
+    agent = agent_of(plain([]), [call("act", call_id="a"), call("act", call_id="b")], "done")
 
     @around(agent)
     async def wait(ctx, proceed):
@@ -677,7 +681,7 @@ async def test_wrappers_of_parallel_calls_run_at_the_same_time():
 async def test_an_abort_cancels_a_wrapper_and_history_stays_valid():
     out, inside = [], asyncio.Event()
     conversation = Conversation()
-    agent = agent_of(plain(out), call("act", id="a"), "next")
+    agent = agent_of(plain(out), call("act", call_id="a"), "next")
 
     async def wait(ctx, proceed):
         inside.set()

@@ -22,7 +22,7 @@ def agent_for(approver: Any, *, schema: Any = SCHEMA, **options: Any) -> Agent[A
         answer["mine"] = True  # a plain dict of its own
         return f"Hello, {answer['name']}"
 
-    model = ScriptedModel(call("greet", loud=True, id="c"), "done")
+    model = ScriptedModel(call("greet", loud=True, call_id="c"), "done")
     return Agent(model, tools=[greet], approver=approver)
 
 

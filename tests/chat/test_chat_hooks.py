@@ -587,7 +587,7 @@ async def test_calls_in_a_ModelResponse_from_preChat_are_run_and_step_1_asks_the
     model = ScriptedModel("ok")
     agent = Agent(model, tools=[look])
     agent.add_hook(
-        "preChat", lambda ctx: ModelResponse.of(tool_calls=[call("look", q="x", id="c")])
+        "preChat", lambda ctx: ModelResponse.of(tool_calls=[call("look", q="x", call_id="c")])
     )
     agent.add_hook("preRequest", lambda ctx: out.append(f"preRequest {ctx.iteration}"))
     events = await collect(agent.chat_stream("hi"))

@@ -342,8 +342,8 @@ def test_a_sub_agent_is_ended_at_every_checkpoint(
             scene.model._turns = (
                 [
                     Text("let me see"),
-                    call("report", input="?", id="c1"),
-                    call("quick", n=1, id="c2"),
+                    call("report", input="?", call_id="c1"),
+                    call("quick", n=1, call_id="c2"),
                 ],
                 "done",
             )

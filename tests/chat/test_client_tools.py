@@ -53,7 +53,7 @@ def agent_of(*turns, tools=(pick, look), **options):
 
 
 def wants(kind="image", id="c1"):
-    return call("pick", kind=kind, id=id)
+    return call("pick", kind=kind, call_id=id)
 
 
 def results(talk):
@@ -81,7 +81,7 @@ async def test_the_call_ends_the_turn_and_the_chat_goes_on_with_the_posted_resul
 
 async def test_calls_beside_it_run_and_requests_put_the_results_in_the_models_order():
     talk = Conversation()
-    agent = agent_of([wants(), call("look", id="l1")], "done")
+    agent = agent_of([wants(), call("look", call_id="l1")], "done")
     first = await agent.chat("go", conversation=talk)
     assert [each.call_id for each in first.tool_results] == ["l1"]
     await agent.resume(talk, {"c1": ToolResult({"file": "a.txt"})})
@@ -174,7 +174,7 @@ async def test_a_long_result_is_cut():
 
 
 async def test_bad_arguments_are_an_error_before_anybody_waits():
-    agent = agent_of(call("pick", file=3, id="c1"), "sorry")
+    agent = agent_of(call("pick", file=3, call_id="c1"), "sorry")
     response = await agent.chat("go", conversation=Conversation())
     assert response.text == "sorry"
     (result,) = response.tool_results
@@ -231,7 +231,7 @@ async def test_a_disabled_tool_never_reaches_the_client():
 
 
 async def test_a_stop_keeps_it_from_the_client():
-    agent = agent_of([wants(), call("look", id="l1")], "never")
+    agent = agent_of([wants(), call("look", call_id="l1")], "never")
     agent.add_hook("preToolCall", lambda ctx: Stop("enough"), tools=["look"])
     talk = Conversation()
     response = await agent.chat("go", conversation=talk)
@@ -246,7 +246,7 @@ async def test_a_stop_of_a_sibling_counts_after_the_result_has_come():
         raise StopChat("enough")
 
     talk = Conversation()
-    agent = agent_of([wants(), call("last", id="l1")], "never", tools=[pick, last])
+    agent = agent_of([wants(), call("last", call_id="l1")], "never", tools=[pick, last])
     assert (await agent.chat("go", conversation=talk)).stop_reason == "client_tool"
     response = await agent.resume(talk, {"c1": ToolResult("x")})
     assert response.stop_reason == "enough"
@@ -262,7 +262,7 @@ async def test_a_call_that_runs_alone_waits_for_the_client():
         return "written"
 
     talk = Conversation()
-    agent = agent_of([wants(), call("write", id="w1")], "done", tools=[pick, write])
+    agent = agent_of([wants(), call("write", call_id="w1")], "done", tools=[pick, write])
     await agent.chat("go", conversation=talk)
     assert ran == []
     await agent.resume(talk, {"c1": ToolResult("x")})
@@ -294,7 +294,7 @@ async def test_it_is_approved_first_and_then_handed_to_the_client():
 
 async def test_an_approver_approves_and_cannot_answer():
     talk = Conversation()
-    agent = asking([wants(), call("look", id="l1")], "done", approver=lambda *a: Approve())
+    agent = asking([wants(), call("look", call_id="l1")], "done", approver=lambda *a: Approve())
     response = await agent.chat("go", conversation=talk)
     assert response.stop_reason == "client_tool"
     assert results(talk) == [("l1", "ok", "seen")]
@@ -311,7 +311,7 @@ async def test_an_approver_that_answers_last_holds_back_no_result():
         return Approve()
 
     talk = Conversation()
-    agent = asking([wants(), call("look", id="l1")], "done", approver=approver)
+    agent = asking([wants(), call("look", call_id="l1")], "done", approver=approver)
     agent.add_hook("onToolCallResult", lambda ctx: go.set())
     response = await agent.chat("go", conversation=talk)
     assert response.stop_reason == "client_tool"
@@ -325,7 +325,7 @@ async def test_a_step_may_wait_for_both_and_each_answer_may_come_alone():
         return "gone"
 
     talk = Conversation()
-    agent = agent_of([call("delete", id="d1"), wants()], "done", tools=[pick, delete])
+    agent = agent_of([call("delete", call_id="d1"), wants()], "done", tools=[pick, delete])
     agent.add_hook("preToolCall", lambda ctx: Ask("?"), tools=["delete"])
     response = await agent.chat("go", conversation=talk)
     assert response.stop_reason == "approval"

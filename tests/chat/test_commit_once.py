@@ -108,7 +108,7 @@ class Scene:
         self.out: list[tuple[str, str]] = []  # points, and the id of what they saw
         self.happened: list[str] = []
         self.chances = 0
-        calls = [call(kind, id=f"c{i}") for i, kind in enumerate(plan.tools)]
+        calls = [call(kind, call_id=f"c{i}") for i, kind in enumerate(plan.tools)]
         model = ScriptedModel(Turn("Let me see.", *calls), "done", "next", strict=False)
         self.agent: Agent[Any] = Agent(
             model, tools=self._tools(), store=store, limits=Limits(grace=5.0)
@@ -311,7 +311,7 @@ async def test_a_write_that_outlives_its_chat_is_the_only_one(
 
     store = Hanging(fails)
     conversation = await Conversation.open(store, "c")
-    model = ScriptedModel([call("quick", id="c0"), call("quick", id="c1")])
+    model = ScriptedModel([call("quick", call_id="c0"), call("quick", call_id="c1")])
     agent: Agent[Any] = Agent(model, tools=[quick], limits=Limits(grace=0.02))
     stream = agent.chat_stream("go", conversation=conversation)
 
@@ -342,7 +342,7 @@ async def test_a_result_whose_write_fails_while_its_chat_ends_is_kept() -> None:
 
     store = Hanging(True)
     conversation = await Conversation.open(store, "c")
-    model = ScriptedModel([call("quick", id="c0"), call("quick", id="c1")])
+    model = ScriptedModel([call("quick", call_id="c0"), call("quick", call_id="c1")])
     agent: Agent[Any] = Agent(model, tools=[quick], limits=Limits(grace=0.02))
     stream = agent.chat_stream("go", conversation=conversation)
 

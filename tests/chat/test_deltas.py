@@ -94,7 +94,7 @@ async def test_onDelta_sees_each_delta_of_the_model_and_the_ends_of_its_parts() 
     seen: list[Any] = []
     agent = Agent(
         ScriptedModel(
-            Turn("a", "b", reasoning="hm", tool_calls=[call("look", q="x", id="c")]), "ok"
+            Turn("a", "b", reasoning="hm", tool_calls=[call("look", q="x", call_id="c")]), "ok"
         ),
         tools=[look],
     )
@@ -424,7 +424,7 @@ async def test_any_other_value_from_onDelta_is_a_HookReturnError(value: Any) -> 
 
 async def test_a_tool_call_delta_can_be_hidden_and_the_call_runs() -> None:
     """Tool-call deltas can only be withheld from display."""
-    model = ScriptedModel(["a", call("look", q="x", id="c")], "ok")
+    model = ScriptedModel(["a", call("look", q="x", call_id="c")], "ok")
     agent = Agent(model, tools=[look])
     agent.add_hook("onDelta", lambda ctx: () if isinstance(ctx.delta, ToolCallChunk) else None)
     events = await collect(agent.chat_stream("hi"))
@@ -459,7 +459,7 @@ async def test_a_tool_call_delta_that_is_returned_as_it_is_is_shown() -> None:
 
 
 async def test_arguments_that_come_in_pieces_are_shown_in_pieces() -> None:
-    model = ScriptedModel(Turn(call("look", q="x", id="c"), chunk=4), "ok")
+    model = ScriptedModel(Turn(call("look", q="x", call_id="c"), chunk=4), "ok")
     events = await collect(Agent(model, tools=[look]).chat_stream("hi"))
     pieces = [e for e in events if isinstance(e, ToolCallDelta)]
     assert [piece.arguments for piece in pieces] == ['{"q"', ': "x', '"}']
@@ -650,7 +650,7 @@ async def test_released_by_response_an_answer_comes_whole_one_delta_per_part() -
 
 async def test_released_by_response_a_call_comes_whole_as_onResponse_left_it() -> None:
     """A call is a part too."""
-    turn = Turn("a", call("look", q="x", id="c"), chunk=3)
+    turn = Turn("a", call("look", q="x", call_id="c"), chunk=3)
 
     def hook(ctx: Any) -> Any:
         parts = tuple(

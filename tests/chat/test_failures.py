@@ -1164,8 +1164,12 @@ async def test_duplicate_call_ids_make_duplicate_results() -> None:
         return n
 
     conversation = Conversation()
-    wish = [call("note", n=1, id="x"), call("note", n=2, id="x"), call("note", n=3, id="x")]
-    agent = Agent(ScriptedModel(wish, [call("note", n=4, id="x")], "done"), tools=[note])
+    wish = [
+        call("note", n=1, call_id="x"),
+        call("note", n=2, call_id="x"),
+        call("note", n=3, call_id="x"),
+    ]
+    agent = Agent(ScriptedModel(wish, [call("note", n=4, call_id="x")], "done"), tools=[note])
     await agent.chat("hi", conversation=conversation)
     check_history(conversation.messages)
     ids = [m.call_id for m in conversation.messages if isinstance(m, ToolMessage)]
@@ -1368,7 +1372,7 @@ async def test_what_runs_is_not_what_was_approved() -> None:
         ran.append((run.call_id, amount))
 
     conversation = Conversation()
-    agent = Agent(ScriptedModel([call("pay", amount=5, id="c1")], "done"), tools=[pay])
+    agent = Agent(ScriptedModel([call("pay", amount=5, call_id="c1")], "done"), tools=[pay])
     agent.add_hook("preToolCall", lambda ctx: Ask("pay?"))
     agent.add_hook(
         "preToolCall", lambda ctx: ctx.call.replace(arguments={"amount": 7}), priority=-1

@@ -47,7 +47,7 @@ async def test_the_answer_is_withdrawn_and_the_model_is_told_why(release: Any) -
         return "worked"
 
     talk = Conversation()
-    model = ScriptedModel(["bad answer", call("work", id="a")], "kind")
+    model = ScriptedModel(["bad answer", call("work", call_id="a")], "kind")
     agent: Agent[Any] = Agent(model, tools=[work])
     guiding(agent)
     events = await collect(agent.chat_stream("go", conversation=talk, release=release))

@@ -319,7 +319,7 @@ async def test_a_call_that_waits_beside_a_handoff_is_run_by_the_one_who_made_it(
         paid.append(to)
         return "paid"
 
-    calls = [to_billing, call("pay", id="p1", to="Ada"), call("pay", id="p2", to="Bob")]
+    calls = [to_billing, call("pay", call_id="p1", to="Ada"), call("pay", call_id="p2", to="Bob")]
     triage = Agent(ScriptedModel(calls), name="triage", tools=[pay])
     billing = Agent(ScriptedModel("I am billing."), name="billing")
     triage.handoffs(billing)

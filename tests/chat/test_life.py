@@ -133,7 +133,7 @@ def traced(agent: Agent[Any], out: list[str], seen: list[Any] | None = None) -> 
 
 async def test_the_whole_order_of_a_chat() -> None:
     out: list[str] = []
-    model = ScriptedModel(["Let me see.", call("look", q="x", id="c")], "It is x.")
+    model = ScriptedModel(["Let me see.", call("look", q="x", call_id="c")], "It is x.")
     agent = Agent(model, tools=[look], bus=TraceBus(out))
     traced(agent, out)
     with model:
@@ -198,7 +198,7 @@ async def test_the_whole_order_of_a_chat() -> None:
 
 async def test_the_events_of_a_chat_are_the_same_for_its_stream() -> None:
     out: list[str] = []
-    model = ScriptedModel(["Let me see.", call("look", q="x", id="c")], "It is x.")
+    model = ScriptedModel(["Let me see.", call("look", q="x", call_id="c")], "It is x.")
     agent = Agent(model, tools=[look], bus=TraceBus(out))
     events = await collect(agent.chat_stream("what?"))
     assert [f"<{type(event).__name__}{of_event(event)}>" for event in events] == out
@@ -219,7 +219,7 @@ async def test_parallel_results_finish_as_they_come_and_are_committed_in_the_mod
     async def fast() -> str:
         return "fast"
 
-    model = ScriptedModel([call("slow", id="a"), call("fast", id="b")], "ok")
+    model = ScriptedModel([call("slow", call_id="a"), call("fast", call_id="b")], "ok")
     bus = TraceBus(out)
     bus.on_publish.append(
         lambda e: (
@@ -660,7 +660,7 @@ RETURNS: dict[str, list[Callable[[Any], Any]]] = {
     "onChatStart": [],
     "preChat": [
         lambda ctx: ctx.request.replace(system="mine"),
-        lambda ctx: ModelResponse.of("given", tool_calls=[call("look", id="g")]),
+        lambda ctx: ModelResponse.of("given", tool_calls=[call("look", call_id="g")]),
         lambda ctx: Stop("closed", text="closed"),
     ],
     "preRequest": [
@@ -679,7 +679,7 @@ RETURNS: dict[str, list[Callable[[Any], Any]]] = {
         lambda ctx: ctx.response.replace(text="changed"),
         lambda ctx: ctx.response.replace(text=""),
         lambda ctx: ctx.response.replace(parts=ctx.response.tool_calls[:1]),
-        lambda ctx: ctx.response.replace(parts=(*ctx.response.parts, call("look", id="c"))),
+        lambda ctx: ctx.response.replace(parts=(*ctx.response.parts, call("look", call_id="c"))),
     ],
     "preMessage": [lambda ctx: ctx.message.replace(text="changed")],
     "onMessage": [],

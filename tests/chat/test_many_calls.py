@@ -28,7 +28,7 @@ async def echo(text: str = "") -> str:
 
 
 async def test_calls_past_the_limit_have_results_and_events_and_yield_to_the_loop() -> None:
-    calls = [call("echo", id=f"c{i}") for i in range(1000)]
+    calls = [call("echo", call_id=f"c{i}") for i in range(1000)]
     agent: Agent[Any] = Agent(
         ScriptedModel(calls, "done"), tools=[echo], limits=Limits(tool_calls=10)
     )
@@ -56,7 +56,7 @@ async def test_calls_past_the_limit_have_results_and_events_and_yield_to_the_loo
 
 
 async def test_calls_past_the_limit_are_started_and_finished_once() -> None:
-    calls = [call("echo", id=f"c{i}") for i in range(200)]
+    calls = [call("echo", call_id=f"c{i}") for i in range(200)]
     agent: Agent[Any] = Agent(
         ScriptedModel(calls, "done"), tools=[echo], limits=Limits(tool_calls=3)
     )
@@ -69,7 +69,7 @@ async def test_calls_past_the_limit_are_started_and_finished_once() -> None:
 
 async def test_hooks_see_the_tool_of_a_call_past_the_limit() -> None:
     """`tool=None` would say that there is no such tool."""
-    model = ScriptedModel([call("echo", id=f"c{i}") for i in range(3)], "done")
+    model = ScriptedModel([call("echo", call_id=f"c{i}") for i in range(3)], "done")
     agent: Agent[Any] = Agent(model, tools=[echo], limits=Limits(tool_calls=1))
     seen: list[Any] = []
     agent.add_hook("onToolCallError", lambda ctx: seen.append((ctx.call.id, ctx.tool, ctx.scope)))
@@ -89,7 +89,7 @@ def test_made_ids_are_different_and_every_provider_takes_them(given: list[str]) 
 
 
 async def test_ids_of_a_model_are_made_unique_and_fit_for_every_provider() -> None:
-    calls = [call("echo", id=id) for id in ("a", "a", "a.b", "a_b", "y" * 80, "y" * 90)]
+    calls = [call("echo", call_id=id) for id in ("a", "a", "a.b", "a_b", "y" * 80, "y" * 90)]
     agent: Agent[Any] = Agent(ScriptedModel(calls, "done"), tools=[echo])
     response = await agent.chat("go")
     ids = [each.call_id for each in response.messages if isinstance(each, ToolMessage)]

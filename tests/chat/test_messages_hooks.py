@@ -163,7 +163,7 @@ async def test_replacing_the_text_of_a_user_message_keeps_its_pictures() -> None
 
 
 async def test_an_assistant_message_keeps_its_calls_when_its_text_is_replaced() -> None:
-    agent = agent_of(["a", call("look", id="c")], "ok")
+    agent = agent_of(["a", call("look", call_id="c")], "ok")
     agent.add_hook("preMessage", by_role("assistant", lambda m: m.replace(text="b")))
     response = await agent.chat("hi")
     message = response.messages[1]
@@ -173,7 +173,7 @@ async def test_an_assistant_message_keeps_its_calls_when_its_text_is_replaced() 
 
 async def test_the_text_of_an_answer_with_calls_can_be_removed() -> None:
     conversation = Conversation()
-    agent = agent_of(["a", call("look", id="c")], "ok")
+    agent = agent_of(["a", call("look", call_id="c")], "ok")
     agent.add_hook(
         "preMessage", by_role("assistant", lambda m: m.replace(text="") if m.tool_calls else None)
     )
@@ -194,7 +194,7 @@ WRONG: list[Any] = [
     pytest.param("assistant", lambda m: m.replace(parts=(Text("a"),)), id="calls-dropped"),
     pytest.param(
         "assistant",
-        lambda m: m.replace(parts=(*m.parts, call("look", id="new"))),
+        lambda m: m.replace(parts=(*m.parts, call("look", call_id="new"))),
         id="calls-added",
     ),
     pytest.param(
@@ -214,7 +214,7 @@ WRONG: list[Any] = [
 @pytest.mark.parametrize(("role", "change"), WRONG)
 async def test_preMessage_keeps_role_calls_and_ids(role: str, change: Any) -> None:
     """`Message` (same role, calls and ids); anything else is a HookReturnError."""
-    agent = agent_of([call("look", q="x", id="c")], "ok")
+    agent = agent_of([call("look", q="x", call_id="c")], "ok")
     agent.add_hook("preMessage", by_role(role, change), name="my_hook")
     with pytest.raises(HookReturnError, match=r"my_hook.*preMessage"):
         await agent.chat("hi")
@@ -331,7 +331,7 @@ async def test_a_call_whose_message_stands_and_which_was_not_begun_has_an_aborte
     async def act() -> None:
         ran.append("act")
 
-    agent = Agent(ScriptedModel([call("act", id="c")]), tools=[act])
+    agent = Agent(ScriptedModel([call("act", call_id="c")]), tools=[act])
 
     def abort(ctx: Any) -> None:
         if ctx.message.role == "assistant":
@@ -405,7 +405,7 @@ async def test_an_assistant_message_tells_what_the_model_said_of_it() -> None:
 
 
 async def test_a_tool_message_names_its_call() -> None:
-    response = await agent_of([call("look", q="x", id="c")], "ok").chat("hi")
+    response = await agent_of([call("look", q="x", call_id="c")], "ok").chat("hi")
     assert response.messages[2] == ToolMessage(
         id=response.messages[2].id, call_id="c", name="look", text="found x", outcome="ok"
     )
@@ -414,7 +414,7 @@ async def test_a_tool_message_names_its_call() -> None:
 @pytest.mark.parametrize("point", ["onMessage", "onResponse", "preToolCall"])
 async def test_the_arguments_of_a_call_are_not_changed_behind_the_back(point: Any) -> None:
     """Every payload is immutable: what runs and what is kept is what was *returned*."""
-    agent = agent_of([call("look", q="x", id="c")], "ok")
+    agent = agent_of([call("look", q="x", call_id="c")], "ok")
 
     def meddle(ctx: Any) -> None:
         holder = getattr(ctx, "message", None) or getattr(ctx, "response", None)
@@ -431,7 +431,7 @@ async def test_the_arguments_of_a_call_are_not_changed_behind_the_back(point: An
 
 
 async def test_a_copy_of_a_calls_arguments_is_a_plain_dict_of_the_copys_own() -> None:
-    response = await agent_of([call("look", q="x", id="c")], "ok").chat("hi")
+    response = await agent_of([call("look", q="x", call_id="c")], "ok").chat("hi")
     message = response.messages[1]
     assert isinstance(message, AssistantMessage)
     arguments = message.tool_calls[0].arguments

@@ -169,7 +169,7 @@ class Full:
             send(RUNNING[run.chat_id], "hurry", "next")
             return 1
 
-        wish = [Text("let me see"), call("report", id="c1"), call("boom", id="c2")]
+        wish = [Text("let me see"), call("report", call_id="c1"), call("boom", call_id="c2")]
         self.model = ScriptedModel(wish, "done")
         self.conversation = Conversation()
         self.agent: Agent[Any] = Agent(

@@ -88,7 +88,7 @@ async def again(ctx: Any, proceed: Any) -> Any:
 
 
 async def test_each_request_is_built_from_the_history_so_far() -> None:
-    model = ScriptedModel(["Let me see.", call("look", q="x", id="c")], "It is x.")
+    model = ScriptedModel(["Let me see.", call("look", q="x", call_id="c")], "It is x.")
     await Agent(model, tools=[look]).chat("hi")
     assert [texts(request.messages) for request in model.requests] == [
         ["hi"],
@@ -281,7 +281,7 @@ async def test_a_short_circuited_response_is_streamed_one_delta_per_part() -> No
 
     def hook(ctx: Any) -> Any:
         if ctx.iteration == 0:
-            made = call("look", q="x", id="c")
+            made = call("look", q="x", call_id="c")
             return ModelResponse.of("a long answer", reasoning="hm", tool_calls=[made])
         return None
 
@@ -541,7 +541,7 @@ async def test_a_retry_after_reasoning_was_shown_publishes_ResponseReset() -> No
 
 async def test_a_retry_after_a_piece_of_a_call_was_shown_publishes_ResponseReset() -> None:
     """After *a delta* was shown: a call that never was must not stay on the screen."""
-    agent = Agent(ScriptedModel(Turn(call("look", id="c"), fail=Boom()), "ok"), tools=[look])
+    agent = Agent(ScriptedModel(Turn(call("look", call_id="c"), fail=Boom()), "ok"), tools=[look])
     agent.add_hook("aroundRequest", again)
     assert shown(await collect(agent.chat_stream("hi"))) == [("c", "look"), "R", "ok", "="]
 
@@ -574,7 +574,7 @@ async def test_with_release_response_a_retry_needs_no_reset() -> None:
 
 async def test_a_retry_resets_its_own_step_alone() -> None:
     model = ScriptedModel(
-        ["one", call("look", id="c")], Turn("a", fail=Boom()), Turn("b", fail=Boom()), "ok"
+        ["one", call("look", call_id="c")], Turn("a", fail=Boom()), Turn("b", fail=Boom()), "ok"
     )
     agent = Agent(model, tools=[look])
 
@@ -594,8 +594,8 @@ async def test_a_retry_resets_its_own_step_alone() -> None:
 
 async def test_a_retried_answer_keeps_the_ids_of_its_calls() -> None:
     """The ids of an answer that was taken back are free again."""
-    turn = Turn(call("look", id="c"), fail=Boom())
-    model = ScriptedModel(turn, [call("look", id="c")], "ok")
+    turn = Turn(call("look", call_id="c"), fail=Boom())
+    model = ScriptedModel(turn, [call("look", call_id="c")], "ok")
     agent = Agent(model, tools=[look])
     agent.add_hook("aroundRequest", again)
     response = await agent.chat("hi")

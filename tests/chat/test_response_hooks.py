@@ -230,7 +230,7 @@ async def test_what_onResponse_writes_as_usage_does_not_change_what_was_spent() 
 
 async def test_replaced_text_stands_where_the_first_text_stood() -> None:
     response, _, _ = await chat(
-        [Turn(text="a", reasoning="hm", tool_calls=[call("look", id="c")]), "ok"],
+        [Turn(text="a", reasoning="hm", tool_calls=[call("look", call_id="c")]), "ok"],
         first_step(lambda r: r.replace(text="b")),
     )
     message = response.messages[1]
@@ -264,7 +264,7 @@ async def test_one_of_two_calls_can_be_dropped() -> None:
 async def test_calls_can_be_added_to_an_answer_that_has_none() -> None:
     response, ran, model = await chat(
         ["a", "ok"],
-        first_step(lambda r: r.replace(parts=(*r.parts, call("look", q="x", id="mine")))),
+        first_step(lambda r: r.replace(parts=(*r.parts, call("look", q="x", call_id="mine")))),
     )
     assert ran == [("look", "x")]
     assert response.text == "ok"
@@ -283,8 +283,8 @@ async def test_a_call_that_was_added_without_an_id_gets_one() -> None:
 
 async def test_a_call_that_was_added_with_an_id_in_use_gets_another() -> None:
     response, ran, _ = await chat(
-        [[call("look", q="x", id="c")], "ok"],
-        first_step(lambda r: r.replace(parts=(*r.parts, call("look", q="y", id="c")))),
+        [[call("look", q="x", call_id="c")], "ok"],
+        first_step(lambda r: r.replace(parts=(*r.parts, call("look", q="y", call_id="c")))),
     )
     first, second = [m.call_id for m in response.messages if m.role == "tool"]
     assert first == "c"
@@ -295,10 +295,10 @@ async def test_a_call_that_was_added_with_an_id_in_use_gets_another() -> None:
 async def test_a_call_of_an_earlier_step_does_not_lend_its_id() -> None:
     def hook(ctx: Any) -> Any:
         if ctx.iteration == 1:
-            return ctx.response.replace(parts=(call("other", id="c"),))
+            return ctx.response.replace(parts=(call("other", call_id="c"),))
         return None
 
-    response, _, _ = await chat([[call("look", id="c")], "more", "ok"], hook)
+    response, _, _ = await chat([[call("look", call_id="c")], "more", "ok"], hook)
     ids = [m.call_id for m in response.messages if m.role == "tool"]
     assert len(set(ids)) == 2
 
@@ -310,7 +310,7 @@ async def test_arguments_are_changed_in_onResponse_and_history_shows_it() -> Non
         (made,) = response.tool_calls
         return response.replace(parts=(made.replace(arguments={"q": "y"}),))
 
-    response, ran, _ = await chat([[call("look", q="x", id="c")], "ok"], first_step(hook))
+    response, ran, _ = await chat([[call("look", q="x", call_id="c")], "ok"], first_step(hook))
     assert ran == [("look", "y")]
     message = response.messages[1]
     assert isinstance(message, AssistantMessage)
@@ -339,7 +339,7 @@ async def test_bad_arguments_can_be_mended() -> None:
 async def test_the_order_of_calls_is_the_one_that_onResponse_left() -> None:
     ran: list[Any] = []
     agent = Agent(
-        ScriptedModel([call("look", id="a"), call("other", id="b")], "ok"),
+        ScriptedModel([call("look", call_id="a"), call("other", call_id="b")], "ok"),
         tools=make_tools(ran),
         parallel_tools=False,
     )

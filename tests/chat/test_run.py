@@ -148,11 +148,13 @@ async def test_the_path_of_a_run_is_that_of_its_events() -> None:
     paths: list[tuple[str, ...]] = []
     grandchild = Agent(ScriptedModel("42"), name="grandchild")
     child = Agent(
-        ScriptedModel([call("grandchild", input="?", id="b")], "42"),
+        ScriptedModel([call("grandchild", input="?", call_id="b")], "42"),
         name="child",
         tools=[grandchild.as_tool()],
     )
-    parent = Agent(ScriptedModel([call("child", input="?", id="a")], "ok"), tools=[child.as_tool()])
+    parent = Agent(
+        ScriptedModel([call("child", input="?", call_id="a")], "ok"), tools=[child.as_tool()]
+    )
     for agent in (parent, child, grandchild):
         agent.add_hook("onChatStart", lambda ctx: paths.append(ctx.run.path))
     starts = [
@@ -228,14 +230,14 @@ async def test_a_tool_receives_the_run_by_annotation_and_its_schema_does_not_sho
         seen.append((run.chat_id, run.iteration, run.call_id, text))
 
     assert set(note.parameters["properties"]) == {"text"}
-    agent = Agent(ScriptedModel([call("note", text="x", id="c")], "ok"), tools=[note])
+    agent = Agent(ScriptedModel([call("note", text="x", call_id="c")], "ok"), tools=[note])
     response = await agent.chat("hi")
     assert seen == [(response.chat_id, 0, "c", "x")]
 
 
 async def test_call_id_is_known_at_the_points_of_a_tool_call_alone() -> None:
     seen: dict[str, Any] = {}
-    agent = Agent(ScriptedModel([call("look", id="c")], "ok"), tools=[look])
+    agent = Agent(ScriptedModel([call("look", call_id="c")], "ok"), tools=[look])
     at_each_point(agent, lambda name, run: seen.update({name: run.call_id}))
     await agent.chat("hi")
     with_id = {name for name, call_id in seen.items() if call_id == "c"}
@@ -507,7 +509,7 @@ async def test_status_of_a_tool_names_its_call() -> None:
         await run.status("working", 2)
         return "done"
 
-    agent = Agent(ScriptedModel([call("work", id="c")], "ok"), tools=[work])
+    agent = Agent(ScriptedModel([call("work", call_id="c")], "ok"), tools=[work])
     agent.add_hook("onStatus", lambda ctx: seen.append((ctx.type, ctx.data, ctx.call.id)))
     events = await collect(agent.chat_stream("hi"))
     told = [(e.type, e.data, e.call_id) for e in events if isinstance(e, Status)]

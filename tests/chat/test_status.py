@@ -28,7 +28,7 @@ async def work(run: Run) -> str:
 
 
 def working(*turns):
-    return Agent(ScriptedModel(*(turns or (call("work", id="a"), "done"))), tools=[work])
+    return Agent(ScriptedModel(*(turns or (call("work", call_id="a"), "done"))), tools=[work])
 
 
 # ── where it goes ───────────────────────────────────────────────────────────────────────────
@@ -70,7 +70,7 @@ async def test_a_sync_tool_reports_from_its_thread():
         seen.append("worked")
         return "worked"
 
-    agent = Agent(ScriptedModel(call("slow", id="a"), "done"), tools=[slow])
+    agent = Agent(ScriptedModel(call("slow", call_id="a"), "done"), tools=[slow])
     agent.add_hook("onStatus", lambda ctx: seen.append((ctx.type, ctx.data, ctx.call.id)))
     events = await collect(agent.chat_stream("go"))
     assert seen == [("working", {"percent": 50}, "a"), "worked"]
@@ -189,7 +189,7 @@ async def test_statuses_keep_their_order_and_are_numbered_with_the_other_events(
         for n in range(30):
             await run.status("at", n)
 
-    agent = Agent(ScriptedModel([call("count", id="a")], "done"), tools=[count])
+    agent = Agent(ScriptedModel([call("count", call_id="a")], "done"), tools=[count])
     events = await collect(agent.chat_stream("go"))
     assert [event.data for event in only(events, Status)] == list(range(30))
     assert [event.seq for event in events] == list(range(1, len(events) + 1))

@@ -22,7 +22,7 @@ from hookline import (
     check_history,
     tool,
 )
-from hookline.errors import MaxStepsError, StreamStateError, UsageError
+from hookline.errors import HookError, MaxStepsError, StreamStateError, UsageError
 from hookline.events import (
     ChatDone,
     Interrupt,
@@ -32,7 +32,7 @@ from hookline.events import (
     StepStarted,
     ToolCallStarted,
 )
-from hookline.points import Hold
+from hookline.points import Hold, PreSteer
 from hookline.testing import ScriptedModel, call
 
 
@@ -63,7 +63,7 @@ def agent_that(model: Any, *tools: Any, **options: Any) -> Any:
 async def test_next_is_committed_after_the_tools_and_seen_by_the_next_request() -> None:
     talk, sent = Conversation(), []
     work = sending(("hurry", "next"), ("please", "next"), talk=talk, out=sent)
-    model = ScriptedModel([call("work"), call("work", id="b")], "Done.", "Never.")
+    model = ScriptedModel([call("work"), call("work", call_id="b")], "Done.", "Never.")
     agent = agent_that(model, work)
     await agent.chat("go", conversation=talk)
     assert texts(talk) == [
@@ -270,7 +270,7 @@ async def test_what_an_end_leaves_in_the_queue_is_returned(end: str) -> None:
     when = "next" if end in ("abort", "steps") else "idle"
     work = sending(("more", when), talk=talk, out=sent)
     agent = agent_that(
-        ScriptedModel(call("work"), call("work", id="b"), "Done."),
+        ScriptedModel(call("work"), call("work", call_id="b"), "Done."),
         work,
         limits=Limits(steps=1 if end == "steps" else 20),
     )
@@ -507,3 +507,39 @@ async def test_an_interrupt_without_a_running_tool_is_a_message() -> None:
         async for _ in stream:
             pass
     assert texts(talk) == ["user: go", "user: quickly", "assistant: One."]
+
+
+async def test_an_early_hook_changes_a_message_before_it_is_shown_as_queued_or_returned() -> None:
+    def clean(ctx: PreSteer[Any]) -> UserMessage:
+        return ctx.message.replace(text=ctx.message.text.replace("secret", "[x]"))
+
+    def refuse(ctx: PreSteer[Any]) -> Deny | None:
+        return Deny("not that") if "bad" in ctx.message.text else None
+
+    agent: Agent[Any] = Agent(ScriptedModel("Done.", "More."))
+    agent.add_hook("preSteer", refuse)
+    agent.add_hook("preSteer", clean, early=True)
+    stream = agent.chat_stream("Hi.", conversation=(talk := Conversation()))
+    async with stream:
+        good, bad = stream.send("secret one"), stream.send("bad secret")
+        events = [event async for event in stream]
+    shown = [event.message.text for event in events if isinstance(event, MessageQueued)]
+    assert shown == ["[x] one", "bad [x]"]
+    assert [e.message.text for e in events if isinstance(e, MessageReturned)] == ["bad [x]"]
+    assert (good.message.text, bad.message.text) == ("[x] one", "bad [x]")
+    assert "secret" not in repr(events) + talk.to_json().decode()
+
+
+async def test_an_early_hook_must_be_sync_and_only_change_the_message() -> None:
+    async def late(ctx: PreSteer[Any]) -> None:
+        pass
+
+    agent: Agent[Any] = Agent(ScriptedModel("Done."))
+    with pytest.raises(UsageError, match=r"early=True needs a sync function, but .* is async"):
+        agent.add_hook("preSteer", late, early=True)
+    agent.add_hook("preSteer", lambda ctx: Deny("no"), early=True, name="no")
+    stream = agent.chat_stream("Hi.")
+    async with stream:
+        with pytest.raises(HookError, match="an early hook must return the changed message"):
+            stream.send("More.")
+        _ = [event async for event in stream]

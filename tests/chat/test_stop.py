@@ -266,7 +266,7 @@ async def test_a_Stop_from_onStep_lets_the_results_of_the_step_stand() -> None:
 async def test_after_a_Stop_from_preToolCall_no_handler_of_the_step_starts() -> None:
     """Calls without an answer get `stopped`; one that was answered keeps its answer."""
     asked: list[str] = []
-    played = Played([call("look", q=q, id=q) for q in ("a", "b", "c", "d", "e")], "never")
+    played = Played([call("look", q=q, call_id=q) for q in ("a", "b", "c", "d", "e")], "never")
 
     def hook(ctx: Any) -> Any:
         asked.append(ctx.call.id)
@@ -305,7 +305,7 @@ async def test_a_stopped_call_passes_neither_result_hook() -> None:
 async def test_a_Stop_from_preToolCall_of_a_serial_call_lets_earlier_results_stand() -> None:
     """A call that may not run beside others is asked about when the ones before are done."""
     played = Played(
-        [call("look", q="x", id="a"), call("look", id="b"), call("look", id="c")],
+        [call("look", q="x", call_id="a"), call("look", call_id="b"), call("look", call_id="c")],
         "never",
         parallel_tools=False,
     )

@@ -666,12 +666,12 @@ async def test_every_kind_of_event_keeps_the_bound(release: Any, stored: bool, p
     child = Agent(ScriptedModel(["Hm.", call("work")], "so"), tools=[work], name="kid")
     think, words = Reasoning("Let me see."), "some more words than one"
     turns_ = [
-        Turn(think, words, *[call("work", id=f"a{i}") for i in range(6)], chunk=3),
+        Turn(think, words, *[call("work", call_id=f"a{i}") for i in range(6)], chunk=3),
         Turn(
             words, PAGE, PICTURE, call("nobody"), call("work", {"x": 1}), call("refused"), chunk=3
         ),
         Turn(words, call("asked"), call("lonely"), call("kid", input="?"), chunk=3),
-        *[Turn(think, call("work", id=f"b{i}"), chunk=2) for i in range(12)],
+        *[Turn(think, call("work", call_id=f"b{i}"), chunk=2) for i in range(12)],
         *[Turn(words, raw_call("asked", '{"cut'), chunk=4) for _ in range(3)],
         Turn("to be changed", chunk=2),
     ]
@@ -758,7 +758,7 @@ async def test_events_of_sub_agents_are_numbered_with_their_parent_s() -> None:
         Agent(ScriptedModel(Turn(f"{name} speaks" + "." * BOUND, chunk=1)), name=name).as_tool()
         for name in ("ann", "bob", "cid")
     ]
-    wishes = [call(name, input="?", id=f"c_{name}") for name in ("ann", "bob", "cid")]
+    wishes = [call(name, input="?", call_id=f"c_{name}") for name in ("ann", "bob", "cid")]
     agent = Agent(ScriptedModel(wishes, "done"), tools=children)
     put = agent.subscribe(size=10_000)
     events: list[Any] = []
@@ -1789,7 +1789,7 @@ async def test_one_chat_shows_every_kind_of_event() -> None:
     conversation = Conversation()
     agent = Agent(
         ScriptedModel(
-            [Reasoning("hm"), Text("no"), PAGE, PICTURE, call("probe", id="p")],
+            [Reasoning("hm"), Text("no"), PAGE, PICTURE, call("probe", call_id="p")],
             "fine",
             ValueError("x"),
         ),

@@ -39,7 +39,7 @@ from hookline.testing import ScriptedModel, call, collect
 def family(*child_turns, parent_turns=None, child=None, parent=None):
     """A parent whose model asks the child once, and the child."""
     kid = Agent(ScriptedModel(*child_turns), name="kid", **(child or {}))
-    turns = parent_turns or (call("kid", input="help me", id="ask"), "parent done")
+    turns = parent_turns or (call("kid", input="help me", call_id="ask"), "parent done")
     mum = Agent(
         ScriptedModel(*turns),
         name="mum",
@@ -50,9 +50,9 @@ def family(*child_turns, parent_turns=None, child=None, parent=None):
 
 def three_generations():
     baby = Agent(ScriptedModel("baby says hi"), name="baby")
-    ask_baby = call("baby", input="x", id="inner")
+    ask_baby = call("baby", input="x", call_id="inner")
     kid = Agent(ScriptedModel(ask_baby, "kid done"), name="kid", tools=[baby.as_tool()])
-    ask_kid = call("kid", input="x", id="outer")
+    ask_kid = call("kid", input="x", call_id="outer")
     mum = Agent(ScriptedModel(ask_kid, "mum done"), name="mum", tools=[kid.as_tool()])
     return mum, kid, baby
 
@@ -173,7 +173,7 @@ async def test_state_is_not_shared_with_a_child():
 
 async def test_two_children_run_at_the_same_time():
     meet = asyncio.Barrier(2)
-    turns = ([call("kid", input="a", id="a"), call("kid", input="b", id="b")], "done")
+    turns = ([call("kid", input="a", call_id="a"), call("kid", input="b", call_id="b")], "done")
     mum, kid = family("one", "two", parent_turns=turns)
 
     @kid.hook("onChatStart")
@@ -418,7 +418,7 @@ async def test_a_childs_abort_is_a_tool_error_to_the_parent():
 
 
 async def test_a_failed_child_never_loses_its_siblings_results():
-    turns = ([call("kid", input="x", id="a"), call("dangerous", id="b")], "done")
+    turns = ([call("kid", input="x", call_id="a"), call("dangerous", call_id="b")], "done")
     mum, _ = family(ValueError("broken"), parent_turns=turns, parent={"tools": [dangerous]})
     response = await mum.chat("go")
     assert [(id, outcome) for id, outcome, _ in results(response)] == [("a", "error"), ("b", "ok")]
@@ -492,7 +492,7 @@ async def test_cancelling_the_parents_caller_takes_the_child_along():
     conversation = Conversation()
     mum, kid = family(
         call("hang"),
-        parent_turns=(call("kid", input="x", id="ask"), "next"),
+        parent_turns=(call("kid", input="x", call_id="ask"), "next"),
         child={"tools": [hanging(out, started)]},
     )
     watched(kid, out)
@@ -522,7 +522,7 @@ async def test_leaving_the_parents_stream_takes_the_child_along():
 
 async def test_the_parents_abort_takes_several_children_along():
     out, started = [], asyncio.Event()
-    turns = ([call("kid", input="a", id="a"), call("kid", input="b", id="b")],)
+    turns = ([call("kid", input="a", call_id="a"), call("kid", input="b", call_id="b")],)
     mum, kid = family(
         call("hang"), call("hang"), parent_turns=turns, child={"tools": [hanging(out, started)]}
     )
@@ -623,7 +623,7 @@ async def test_a_tool_limit_of_the_parent_does_not_cut_a_child():
 
 
 async def test_a_childs_events_appear_in_the_parents_stream_with_their_path():
-    mum, _ = family(call("dangerous", id="d"), "child done", child={"tools": [dangerous]})
+    mum, _ = family(call("dangerous", call_id="d"), "child done", child={"tools": [dangerous]})
     events = await collect(mum.chat_stream("go"))
     inner = [event for event in events if event.path]
     assert {event.path for event in inner} == {("ask",)}
@@ -643,7 +643,7 @@ async def test_a_childs_events_lie_between_the_start_and_the_end_of_its_call():
 
 
 async def test_a_childs_events_have_the_roots_numbers_in_order():
-    turns = ([call("kid", input="a", id="a"), call("kid", input="b", id="b")], "done")
+    turns = ([call("kid", input="a", call_id="a"), call("kid", input="b", call_id="b")], "done")
     mum, _ = family("one", "two", parent_turns=turns)
     events = await collect(mum.chat_stream("go"))
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
@@ -671,7 +671,7 @@ async def test_the_path_of_a_grandchild_names_both_calls():
 
 
 async def test_each_call_of_parent_and_child_is_finished_once():
-    mum, _ = family(call("dangerous", id="d"), "child done", child={"tools": [dangerous]})
+    mum, _ = family(call("dangerous", call_id="d"), "child done", child={"tools": [dangerous]})
     assert outcomes(await collect(mum.chat_stream("go"))) == {"ask": "ok", "d": "ok"}
 
 
@@ -680,7 +680,7 @@ async def test_a_childs_status_is_shown_with_its_path():
     async def work(run: Run) -> None:
         await run.status("working")
 
-    mum, _ = family(call("work", id="w"), "child done", child={"tools": [work]})
+    mum, _ = family(call("work", call_id="w"), "child done", child={"tools": [work]})
     (status,) = only(await collect(mum.chat_stream("go")), Status)
     assert (status.type, status.path, status.call_id) == ("working", ("ask",), "w")
 

@@ -63,7 +63,7 @@ def agent_of(*turns, out, parallel_tools=True, **tools):
 
 async def test_a_ToolResult_from_preToolCall_skips_the_handler_and_passes_onToolCallResult():
     out = []
-    agent = agent_of(call("a", id="x"), "done", out=out, a="real")
+    agent = agent_of(call("a", call_id="x"), "done", out=out, a="real")
     agent.add_hook("preToolCall", lambda ctx: ToolResult("cached"))
     response = await agent.chat("go")
     assert out == ["result a cached"]
@@ -72,7 +72,7 @@ async def test_a_ToolResult_from_preToolCall_skips_the_handler_and_passes_onTool
 
 async def test_a_ToolError_from_preToolCall_skips_the_handler_and_passes_onToolCallError():
     out = []
-    agent = agent_of(call("a", id="x"), "done", out=out, a="real")
+    agent = agent_of(call("a", call_id="x"), "done", out=out, a="real")
     agent.add_hook("preToolCall", lambda ctx: ToolFailure("not allowed", type="Policy"))
     response = await agent.chat("go")
     assert out == ["error a not allowed"]
@@ -83,7 +83,7 @@ async def test_a_ToolError_from_preToolCall_skips_the_handler_and_passes_onToolC
 
 async def test_ToolDenied_raised_in_preToolCall_counts_as_returning_ToolError():
     out = []
-    agent = agent_of(call("a", id="x"), "done", out=out, a="real")
+    agent = agent_of(call("a", call_id="x"), "done", out=out, a="real")
 
     @agent.hook("preToolCall")
     def guard(ctx):
@@ -112,7 +112,9 @@ async def test_an_answer_ends_the_chain_of_preToolCall(answer):
 
 async def test_an_answer_holds_for_its_call_alone():
     out = []
-    agent = agent_of([call("a", id="x"), call("b", id="y")], "done", out=out, a="A", b="B")
+    agent = agent_of(
+        [call("a", call_id="x"), call("b", call_id="y")], "done", out=out, a="A", b="B"
+    )
     agent.add_hook("preToolCall", lambda ctx: ToolResult("cached"), tools=["a"])
     response = await agent.chat("go")
     assert out == ["result a cached", "around b", "run b", "result b B"]
@@ -121,7 +123,7 @@ async def test_an_answer_holds_for_its_call_alone():
 
 async def test_the_error_of_an_answer_may_be_recovered():
     out = []
-    agent = agent_of(call("a", id="x"), "done", out=out, a="real")
+    agent = agent_of(call("a", call_id="x"), "done", out=out, a="real")
     agent.add_hook("preToolCall", lambda ctx: ToolFailure("not allowed"))
     agent.add_hook("onToolCallError", lambda ctx: ToolResult("harmless"))
     response = await agent.chat("go")
@@ -130,7 +132,7 @@ async def test_the_error_of_an_answer_may_be_recovered():
 
 
 async def test_history_keeps_the_models_arguments_where_a_hook_answers():
-    agent = agent_of(call("a", id="x", n=1), "done", out=[], a="real")
+    agent = agent_of(call("a", call_id="x", n=1), "done", out=[], a="real")
     agent.add_hook("preToolCall", lambda ctx: ctx.call.replace(arguments={}), priority=1)
     agent.add_hook("preToolCall", lambda ctx: ToolResult("cached"))
     assert written(await agent.chat("go")) == {"x": {"n": 1}}
@@ -172,7 +174,7 @@ async def test_an_answer_that_is_no_json_is_a_tool_error():
 async def test_after_a_Stop_from_preToolCall_no_handler_of_the_step_starts():
     """Calls without an answer get `stopped`."""
     out = []
-    model_calls = [call("a", id="x"), call("b", id="y"), call("c", id="z")]
+    model_calls = [call("a", call_id="x"), call("b", call_id="y"), call("c", call_id="z")]
     agent = agent_of(model_calls, out=out, a="A", b="B", c="C")
     agent.add_hook("preToolCall", lambda ctx: Stop("halt"), tools=["b"])
     response = await agent.chat("go")
@@ -194,7 +196,7 @@ async def test_stopped_calls_pass_neither_result_point():
 
 async def test_a_call_that_was_answered_before_the_Stop_keeps_its_answer():
     out = []
-    agent = agent_of([call("a", id="x"), call("b", id="y")], out=out, a="A", b="B")
+    agent = agent_of([call("a", call_id="x"), call("b", call_id="y")], out=out, a="A", b="B")
     agent.add_hook("preToolCall", lambda ctx: ToolResult("cached"), tools=["a"])
     agent.add_hook("preToolCall", lambda ctx: Stop("halt"), tools=["b"])
     response = await agent.chat("go")
@@ -207,7 +209,7 @@ async def test_a_call_that_was_answered_before_the_Stop_keeps_its_answer():
 
 async def test_a_call_that_was_denied_before_the_Stop_keeps_its_error():
     out = []
-    agent = agent_of([call("a", id="x"), call("b", id="y")], out=out, a="A", b="B")
+    agent = agent_of([call("a", call_id="x"), call("b", call_id="y")], out=out, a="A", b="B")
     agent.add_hook("preToolCall", lambda ctx: ToolFailure("no"), tools=["a"])
     agent.add_hook("preToolCall", lambda ctx: Stop("halt"), tools=["b"])
     response = await agent.chat("go")
@@ -219,7 +221,7 @@ async def test_calls_that_ran_before_the_Stop_keep_their_results():
     """With calls that run one after the other, the first ran before the second was decided."""
     out = []
     agent = agent_of(
-        [call("a", id="x"), call("b", id="y"), call("c", id="z")],
+        [call("a", call_id="x"), call("b", call_id="y"), call("c", call_id="z")],
         out=out,
         parallel_tools=False,
         a="A",
@@ -320,7 +322,7 @@ off_tools = pytest.mark.parametrize(
 @off_tools
 async def test_preToolCall_runs_for_a_tool_that_is_off_and_may_answer(make):
     out = []
-    agent = make(out, call("off", id="x"), "done")
+    agent = make(out, call("off", call_id="x"), "done")
     agent.add_hook("preToolCall", lambda ctx: ToolResult(f"instead of {ctx.tool.name}"))
     response = await agent.chat("go")
     assert results(response) == [("x", "answered", "instead of off")]
@@ -330,7 +332,7 @@ async def test_preToolCall_runs_for_a_tool_that_is_off_and_may_answer(make):
 @off_tools
 async def test_a_tool_that_is_off_is_a_DisabledToolError_where_no_hook_answers(make):
     out, seen = [], []
-    agent = make(out, call("off", id="x"), "done")
+    agent = make(out, call("off", call_id="x"), "done")
     agent.add_hook("preToolCall", lambda ctx: seen.append(f"pre {ctx.call.name}"))
     agent.add_hook("onToolCallError", lambda ctx: seen.append(f"error {ctx.error.type}"))
     response = await agent.chat("go")
@@ -344,7 +346,7 @@ async def test_a_tool_that_is_off_is_a_DisabledToolError_where_no_hook_answers(m
 @off_tools
 async def test_a_changed_call_does_not_switch_a_tool_on(make):
     out = []
-    agent = make(out, call("off", id="x"), "done")
+    agent = make(out, call("off", call_id="x"), "done")
     agent.add_hook("preToolCall", lambda ctx: ctx.call.replace(arguments={}))
     response = await agent.chat("go")
     assert [outcome for _, outcome, _ in results(response)] == ["error"]
@@ -354,7 +356,7 @@ async def test_a_changed_call_does_not_switch_a_tool_on(make):
 @off_tools
 async def test_the_error_of_a_tool_that_is_off_may_be_recovered(make):
     out, seen = [], []
-    agent = make(out, call("off", id="x"), "done")
+    agent = make(out, call("off", call_id="x"), "done")
     agent.add_hook("onToolCallError", lambda ctx: ToolResult("instead"))
     agent.add_hook("onToolCallResult", lambda ctx: seen.append(ctx.result.value))
     response = await agent.chat("go")
@@ -365,7 +367,7 @@ async def test_the_error_of_a_tool_that_is_off_may_be_recovered(make):
 
 async def test_an_unknown_tool_has_no_preToolCall_and_goes_to_onToolCallError():
     seen = []
-    agent = agent_of(call("nope", id="x"), "done", out=[])
+    agent = agent_of(call("nope", call_id="x"), "done", out=[])
     agent.add_hook("preToolCall", lambda ctx: seen.append("pre"))
     agent.add_hook(
         "onToolCallError", lambda ctx: seen.append((ctx.error.type, ctx.tool, ctx.scope))
@@ -378,7 +380,7 @@ async def test_an_unknown_tool_has_no_preToolCall_and_goes_to_onToolCallError():
 
 async def test_the_error_of_an_unknown_tool_may_be_recovered():
     seen = []
-    agent = agent_of(call("nope", id="x"), "done", out=[])
+    agent = agent_of(call("nope", call_id="x"), "done", out=[])
     agent.add_hook("onToolCallError", lambda ctx: ToolResult("recovered"))
     agent.add_hook("onToolCallResult", lambda ctx: seen.append((ctx.call.name, ctx.result.value)))
     response = await agent.chat("go")
@@ -392,7 +394,7 @@ async def test_the_error_of_an_unknown_tool_may_be_recovered():
 async def test_ToolError_from_onToolCallResult_converts_and_ends_its_chain():
     """The value runs once through the other point's whole chain."""
     out = []
-    agent = agent_of(call("a", id="x"), "done", out=out, a="secret")
+    agent = agent_of(call("a", call_id="x"), "done", out=out, a="secret")
     agent.add_hook("onToolCallResult", lambda ctx: ToolFailure("too secret"))
     agent.add_hook("onToolCallError", lambda ctx: out.append("first of errors"), priority=9)
     response = await agent.chat("go")
@@ -403,7 +405,7 @@ async def test_ToolError_from_onToolCallResult_converts_and_ends_its_chain():
 
 async def test_ToolResult_from_onToolCallError_recovers_and_ends_its_chain():
     out = []
-    agent = agent_of(call("a", id="x"), "done", out=out, a=ValueError("broken"))
+    agent = agent_of(call("a", call_id="x"), "done", out=out, a=ValueError("broken"))
     agent.add_hook("onToolCallError", lambda ctx: ToolResult("mended"))
     agent.add_hook("onToolCallResult", lambda ctx: out.append("first of results"), priority=9)
     response = await agent.chat("go")
@@ -511,7 +513,7 @@ async def test_history_stays_valid_when_converting_back_ends_the_chat(value, con
     ],
 )
 async def test_a_converted_calls_outcome_is_what_it_became(value, outcome):
-    agent = agent_of(call("a", id="x"), "done", out=[], a=value)
+    agent = agent_of(call("a", call_id="x"), "done", out=[], a=value)
     agent.add_hook(
         "onToolCallResult", lambda ctx: ToolFailure("worse") if value == "fine" else None
     )
@@ -577,7 +579,10 @@ async def test_Stop_from_onToolCallError_keeps_the_error_and_lets_the_siblings_f
     """The chat stops after the step."""
     out = []
     agent = agent_of(
-        [call("bad", id="x"), call("good", id="y")], out=out, bad=ValueError("broken"), good="fine"
+        [call("bad", call_id="x"), call("good", call_id="y")],
+        out=out,
+        bad=ValueError("broken"),
+        good="fine",
     )
     agent.add_hook("onToolCallError", lambda ctx: Stop("that will do"))
     response = await agent.chat("go")
@@ -602,7 +607,7 @@ async def test_of_several_Stops_from_onToolCallError_the_first_in_hook_order_cou
 
 
 async def test_a_Stop_stands_although_a_later_hook_recovers_the_error():
-    agent = agent_of(call("bad", id="x"), out=[], bad=ValueError("broken"))
+    agent = agent_of(call("bad", call_id="x"), out=[], bad=ValueError("broken"))
     agent.add_hook("onToolCallError", lambda ctx: Stop("enough"), priority=2)
     agent.add_hook("onToolCallError", lambda ctx: ToolResult("mended"), priority=1)
     response = await agent.chat("go")
@@ -655,7 +660,7 @@ async def test_a_throw_in_onToolCallResult_ends_the_chat_with_the_same_exception
 async def test_after_a_throw_in_onToolCallResult_history_keeps_that_the_call_ran_not_its_value():
     """'ran; result withheld', for the hook may have been the redactor."""
     conversation = Conversation()
-    agent = agent_of(call("a", id="x"), "next", out=[], a="secret")
+    agent = agent_of(call("a", call_id="x"), "next", out=[], a="secret")
     _, dispose = breaking(agent)
     with pytest.raises(ZeroDivisionError):
         await agent.chat("go", conversation=conversation)
@@ -669,7 +674,7 @@ async def test_after_a_throw_in_onToolCallResult_history_keeps_that_the_call_ran
 
 
 async def test_after_a_throw_in_onToolCallResult_no_event_holds_the_value():
-    agent = agent_of(call("a", id="x"), out=[], a="secret")
+    agent = agent_of(call("a", call_id="x"), out=[], a="secret")
     breaking(agent)
     events = []
     with pytest.raises(ZeroDivisionError):
@@ -702,7 +707,12 @@ async def test_a_throw_in_onToolCallResult_never_reaches_onToolCallError():
 async def test_a_throw_in_onToolCallResult_keeps_the_results_that_siblings_have():
     conversation = Conversation()
     agent = agent_of(
-        [call("a", id="x"), call("b", id="y")], "next", out=[], parallel_tools=False, a="A", b="B"
+        [call("a", call_id="x"), call("b", call_id="y")],
+        "next",
+        out=[],
+        parallel_tools=False,
+        a="A",
+        b="B",
     )
     _, dispose = breaking(agent, tools=["b"])
     with pytest.raises(ZeroDivisionError):

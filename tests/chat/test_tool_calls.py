@@ -162,7 +162,7 @@ async def test_a_result_is_committed_as_soon_as_its_turn_comes():
 async def test_ToolCallFinished_comes_when_a_call_finishes_MessageAdded_when_it_is_committed():
     second_done = asyncio.Event()
     agent = Agent(
-        ScriptedModel([call("first", id="a"), call("second", id="b")], "done"),
+        ScriptedModel([call("first", call_id="a"), call("second", call_id="b")], "done"),
         tools=first_and_second(second_done),
     )
     out = []
@@ -234,7 +234,7 @@ async def test_result_and_error_chains_run_one_at_a_time_together():
 
 async def test_the_next_request_has_the_results_in_the_models_order():
     second_done = asyncio.Event()
-    model = ScriptedModel([call("first", id="a"), call("second", id="b")], "done")
+    model = ScriptedModel([call("first", call_id="a"), call("second", call_id="b")], "done")
     agent = Agent(model, tools=first_and_second(second_done))
     agent.add_hook(
         "onToolCallResult", lambda ctx: second_done.set() if ctx.call.id == "b" else None
@@ -307,7 +307,9 @@ async def test_a_call_that_runs_alone_sees_the_earlier_results_in_history():
         return "late"
 
     agent = Agent(
-        ScriptedModel([call("early", id="a"), call("early", id="b"), call("late")], "done"),
+        ScriptedModel(
+            [call("early", call_id="a"), call("early", call_id="b"), call("late")], "done"
+        ),
         tools=[early, late],
     )
     await agent.chat("go")
@@ -362,7 +364,9 @@ async def test_one_failing_tool_never_loses_its_siblings_results():
         return "fine"
 
     agent = Agent(
-        ScriptedModel([call("good", id="a"), call("bad", id="b"), call("good", id="c")], "done"),
+        ScriptedModel(
+            [call("good", call_id="a"), call("bad", call_id="b"), call("good", call_id="c")], "done"
+        ),
         tools=[bad, good],
     )
     response = await agent.chat("go")
@@ -385,7 +389,9 @@ async def test_a_tool_that_raises_CancelledError_never_loses_its_siblings_result
         return "fine"
 
     agent = Agent(
-        ScriptedModel([call("good", id="a"), call("bad", id="b"), call("good", id="c")], "done"),
+        ScriptedModel(
+            [call("good", call_id="a"), call("bad", call_id="b"), call("good", call_id="c")], "done"
+        ),
         tools=[bad, good],
     )
     response = await agent.chat("go")
@@ -404,7 +410,9 @@ async def test_a_tool_that_cancels_its_own_task_never_leaves_a_call_without_a_re
         await settle()
         return "fine"
 
-    model = ScriptedModel([call("good", id="a"), call("bad", id="b"), call("good", id="c")], "done")
+    model = ScriptedModel(
+        [call("good", call_id="a"), call("bad", call_id="b"), call("good", call_id="c")], "done"
+    )
     response = await Agent(model, tools=[bad, good]).chat("go")
     assert [(id, outcome) for id, outcome, _ in results(response)] == [
         ("a", "ok"),
@@ -450,7 +458,9 @@ async def test_StopChat_in_a_tool_lets_its_siblings_finish():
         await settle()
         return "fine"
 
-    model = ScriptedModel([call("good", id="a"), call("stop", id="b"), call("good", id="c")])
+    model = ScriptedModel(
+        [call("good", call_id="a"), call("stop", call_id="b"), call("good", call_id="c")]
+    )
     response = await Agent(model, tools=[stop, good]).chat("go")
     assert results(response) == [("a", "ok", "fine"), ("b", "ok", "enough"), ("c", "ok", "fine")]
     assert response.stop_reason == "enough"
@@ -472,7 +482,9 @@ async def test_StopChat_lets_later_calls_of_the_step_run_too():
 
 
 async def test_the_first_failure_reaches_the_caller_whatever_siblings_raise_while_they_end():
-    agent = Agent(ScriptedModel([call("a", id="a"), call("b", id="b")]), tools=noting([], "a", "b"))
+    agent = Agent(
+        ScriptedModel([call("a", call_id="a"), call("b", call_id="b")]), tools=noting([], "a", "b")
+    )
 
     @agent.hook("aroundToolCall", tools=["a"])
     async def messy(ctx, proceed):
@@ -499,7 +511,9 @@ async def test_a_result_that_its_hooks_have_not_seen_when_the_chat_ends_is_not_k
         out.append("run")
         return "secret"
 
-    agent = Agent(ScriptedModel([call("give", id="a"), call("give", id="b")], "next"), tools=[give])
+    agent = Agent(
+        ScriptedModel([call("give", call_id="a"), call("give", call_id="b")], "next"), tools=[give]
+    )
 
     async def redact(ctx):
         inside.set()
@@ -533,7 +547,7 @@ def mend(ctx):
 
 
 def doubling(*turns, model=None):
-    agent = Agent(model or ScriptedModel(call("double", n=1, id="a"), "done"), tools=[double])
+    agent = Agent(model or ScriptedModel(call("double", n=1, call_id="a"), "done"), tools=[double])
     agent.add_hook("preToolCall", mend)
     return agent
 
@@ -585,7 +599,7 @@ async def test_history_keeps_the_arguments_that_the_model_wrote():
 
 
 async def test_the_next_request_has_the_arguments_that_the_model_wrote():
-    model = ScriptedModel(call("double", n=1, id="a"), "done")
+    model = ScriptedModel(call("double", n=1, call_id="a"), "done")
     await doubling(model=model).chat("go")
     assert model.last_request.messages[1].tool_calls[0].arguments == {"n": 1}
 
@@ -612,7 +626,7 @@ async def test_preToolCall_runs_before_the_arguments_are_validated_so_a_hook_can
 async def test_a_hook_can_mend_arguments_that_are_no_json():
     """In preToolCall the arguments are empty then and `call.raw` holds the text."""
     seen = []
-    agent = Agent(ScriptedModel(raw_call("double", "n=21", id="a"), "done"), tools=[double])
+    agent = Agent(ScriptedModel(raw_call("double", "n=21", call_id="a"), "done"), tools=[double])
 
     @agent.hook("preToolCall")
     def read(ctx):
@@ -629,7 +643,7 @@ async def test_a_hook_can_mend_arguments_that_are_no_json():
     "changes", [{"name": "other"}, {"id": "b"}, {"name": "other", "id": "b"}], ids=str
 )
 async def test_a_ToolCall_with_another_name_or_id_is_refused(changes):
-    model = ScriptedModel(call("double", n=1, id="a"))
+    model = ScriptedModel(call("double", n=1, call_id="a"))
     agent = Agent(model, tools=[double, *noting([], "other")])
     agent.add_hook("preToolCall", lambda ctx: ctx.call.replace(**changes), name="renamer")
     with pytest.raises(
@@ -644,14 +658,14 @@ async def test_a_ToolCall_with_another_name_or_id_is_refused(changes):
 def every_fate():
     """An agent whose model makes a call of each fate in one step."""
     calls = [
-        call("ok", id="ok"),
-        call("fails", id="failed"),
-        call("nothing", id="unknown"),
-        call("off", id="disabled"),
-        call("ok", extra=1, id="invalid"),
-        raw_call("ok", "{", id="cut"),
-        call("denied", id="denied"),
-        call("answered", id="answered"),
+        call("ok", call_id="ok"),
+        call("fails", call_id="failed"),
+        call("nothing", call_id="unknown"),
+        call("off", call_id="disabled"),
+        call("ok", extra=1, call_id="invalid"),
+        raw_call("ok", "{", call_id="cut"),
+        call("denied", call_id="denied"),
+        call("answered", call_id="answered"),
     ]
 
     @tool
@@ -740,7 +754,7 @@ async def test_ToolCallFinished_carries_the_result_as_the_hooks_left_it():
 
 async def test_a_Stop_from_preToolCall_gives_each_call_one_ToolCallStarted_and_Finished():
     agent = Agent(
-        ScriptedModel([call("a", id="a"), call("b", id="b"), call("c", id="c")]),
+        ScriptedModel([call("a", call_id="a"), call("b", call_id="b"), call("c", call_id="c")]),
         tools=noting([], "a", "b", "c"),
     )
     agent.add_hook("preToolCall", lambda ctx: Stop("no") if ctx.call.name == "b" else None)
@@ -761,7 +775,9 @@ async def test_an_abort_while_calls_run_finishes_each_of_them_once():
         return "quick"
 
     agent = Agent(
-        ScriptedModel([call("quick", id="a"), call("hang", id="b"), call("quick", id="c")]),
+        ScriptedModel(
+            [call("quick", call_id="a"), call("hang", call_id="b"), call("quick", call_id="c")]
+        ),
         tools=[hang, quick],
     )
     events = []
@@ -776,7 +792,9 @@ async def test_an_abort_while_calls_run_finishes_each_of_them_once():
 
 async def test_a_call_that_was_never_started_is_never_finished():
     """The chat is aborted in preToolCall: the calls have their results, and no events."""
-    agent = Agent(ScriptedModel([call("a", id="a"), call("b", id="b")]), tools=noting([], "a", "b"))
+    agent = Agent(
+        ScriptedModel([call("a", call_id="a"), call("b", call_id="b")]), tools=noting([], "a", "b")
+    )
 
     @agent.hook("preToolCall")
     def abort(ctx):
@@ -802,7 +820,9 @@ async def test_results_that_are_aborted_pass_neither_result_point():
         running.set()
         await asyncio.Event().wait()
 
-    agent = Agent(ScriptedModel([call("hang", id="a"), call("hang", id="b")]), tools=[hang])
+    agent = Agent(
+        ScriptedModel([call("hang", call_id="a"), call("hang", call_id="b")]), tools=[hang]
+    )
     agent.add_hook("onToolCallResult", lambda ctx: out.append("result"))
     agent.add_hook("onToolCallError", lambda ctx: out.append("error"))
     agent.add_hook("onMessage", lambda ctx: out.append(ctx.message.role))
@@ -815,7 +835,9 @@ async def test_results_that_are_aborted_pass_neither_result_point():
 
 
 async def test_a_throw_in_a_result_hook_finishes_each_call_once():
-    agent = Agent(ScriptedModel([call("a", id="a"), call("b", id="b")]), tools=noting([], "a", "b"))
+    agent = Agent(
+        ScriptedModel([call("a", call_id="a"), call("b", call_id="b")]), tools=noting([], "a", "b")
+    )
 
     @agent.hook("onToolCallResult")
     def broken(ctx):
@@ -837,7 +859,7 @@ async def test_a_tool_gets_the_run_by_a_parameter_annotated_Run_which_is_not_in_
     async def look(n: int, run: Run[str]) -> None:
         seen.append((n, run.deps, run.call_id, run.iteration, run.agent))
 
-    model = ScriptedModel(call("look", n=1, id="a"), "done")
+    model = ScriptedModel(call("look", n=1, call_id="a"), "done")
     await Agent(model, tools=[look], name="looker").chat("go", deps="deps")
     assert seen == [(1, "deps", "a", 0, "looker")]
     assert list(model.requests[0].tools[0].parameters["properties"]) == ["n"]
@@ -848,7 +870,7 @@ async def test_a_tool_that_a_hook_put_into_the_request_runs_in_that_step_alone()
     async def extra() -> str:
         return "from a hook"
 
-    model = ScriptedModel(call("extra", id="a"), call("extra", id="b"), "done")
+    model = ScriptedModel(call("extra", call_id="a"), call("extra", call_id="b"), "done")
     agent = Agent(model)
     agent.add_hook(
         "preRequest",

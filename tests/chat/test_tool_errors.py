@@ -336,7 +336,7 @@ async def test_values_of_another_type_are_never_silently_converted(arguments):
 
 async def test_the_raw_text_of_bad_arguments_is_never_sent_back():
     """History and later requests show `{}` for it."""
-    model = ScriptedModel(raw_call("greet", '{"name": "Zebedee', id="a"), "done")
+    model = ScriptedModel(raw_call("greet", '{"name": "Zebedee', call_id="a"), "done")
     conversation = Conversation()
     await Agent(model, tools=[greet]).chat("go", conversation=conversation)
     assert written(conversation) == {"a": {}}
@@ -541,7 +541,7 @@ async def test_StopChat_in_a_tool_gives_the_reason_as_its_result_and_stops_after
     async def enough() -> None:
         raise StopChat("all is said")
 
-    model = ScriptedModel(["one moment", call("enough", id="a")])
+    model = ScriptedModel(["one moment", call("enough", call_id="a")])
     agent = Agent(model, tools=[enough])
     agent.add_hook("onToolCallResult", lambda ctx: out.append(ctx.result.value))
     agent.add_hook("onStep", lambda ctx: out.append("step"))
@@ -827,7 +827,7 @@ async def test_a_failed_call_has_its_ToolCallStarted_and_Finished_with_the_error
     async def fail() -> None:
         raise ValueError("broken")
 
-    agent = Agent(ScriptedModel(call("fail", id="a"), "done"), tools=[fail])
+    agent = Agent(ScriptedModel(call("fail", call_id="a"), "done"), tools=[fail])
     events = await collect(agent.chat_stream("go"))
     assert [event.call.id for event in only(events, ToolCallStarted)] == ["a"]
     (finished,) = only(events, ToolCallFinished)
@@ -851,7 +851,9 @@ async def test_a_tool_that_ignores_its_cancellation_is_reported_by_name(caplog):
 
     conversation = Conversation()
     agent = Agent(
-        ScriptedModel(call("stubborn", id="a"), "next"), tools=[stubborn], limits=Limits(grace=0.05)
+        ScriptedModel(call("stubborn", call_id="a"), "next"),
+        tools=[stubborn],
+        limits=Limits(grace=0.05),
     )
     chat = asyncio.ensure_future(agent.chat("go", conversation=conversation))
     await started.wait()
@@ -901,7 +903,7 @@ async def test_a_tool_that_aborts_the_chat_gets_no_result_but_aborted():
         return "never"
 
     conversation = Conversation()
-    agent = Agent(ScriptedModel(call("quit", id="a"), "next"), tools=[quit])
+    agent = Agent(ScriptedModel(call("quit", call_id="a"), "next"), tools=[quit])
     with pytest.raises(Exception, match="tool said so"):
         await agent.chat("go", conversation=conversation)
     assert out == [True]

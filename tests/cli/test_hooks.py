@@ -155,6 +155,7 @@ def test_hooks_as_json_are_those_of_the_agent(folder: Path) -> None:
         "off": None,
         "withhold": False,
         "keeps_deltas": False,
+        "early": False,
         "observes": False,
         "on_error": "deny",
         "timeout": 5,

@@ -85,7 +85,7 @@ async def browser(
         yield http
 
 
-PAY = call("pay", to="Ada", amount=10.0, id="c1")
+PAY = call("pay", to="Ada", amount=10.0, call_id="c1")
 
 
 @EACH

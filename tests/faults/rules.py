@@ -110,7 +110,7 @@ async def refused(chance: Random, findings: Findings) -> None:
     calls: list[Any] = []
     for id, fate in fates.items():
         arguments: dict[str, Any] = {"n": "x"} if fate == "bad arguments" else {"n": 1}
-        made = call(names.get(fate, "work"), id=id, **arguments)
+        made = call(names.get(fate, "work"), call_id=id, **arguments)
         calls.append(made)
     agent = Agent(
         ScriptedModel(calls, *["done"] * 2),
@@ -155,7 +155,7 @@ async def sealed(chance: Random, findings: Findings) -> None:
         return made
 
     talk = Conversation(id="c")
-    first = agent(call("pay", id="p", amount=1, to={"name": "ada"}))
+    first = agent(call("pay", call_id="p", amount=1, to={"name": "ada"}))
     response = await first.chat("go", conversation=talk)
     stored = json.loads(talk.to_json())
     changes: dict[str, Callable[[Any], Any]] = {

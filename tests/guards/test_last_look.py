@@ -45,7 +45,7 @@ class Shell:
 
 
 def agent_of(shell, *turns, **options):
-    model = ScriptedModel(*(turns or (call("bash", command="good", id="a"), "done")))
+    model = ScriptedModel(*(turns or (call("bash", command="good", call_id="a"), "done")))
     return Agent(model, tools=[shell.tool], **options)
 
 
@@ -333,7 +333,11 @@ async def test_a_tool_that_is_removed_while_a_guard_looks_does_not_run():
 
 async def test_a_second_look_does_not_count_twice():
     shell = Shell()
-    turns = [call("bash", command="one", id="a"), call("bash", command="two", id="b"), "done"]
+    turns = [
+        call("bash", command="one", call_id="a"),
+        call("bash", command="two", call_id="b"),
+        "done",
+    ]
     agent = agent_of(shell, *turns, hooks=rate_limit(2))
     agent.add_hook("preToolCall", lambda ctx: becomes(ctx.call.arguments["command"] + "!")(ctx))
     await agent.chat("go")

@@ -14,7 +14,7 @@ from tests.guards.battery import BATTERY, passed
 from hookline import Agent, Ask, Deny, Scope, Tool, ToolResult
 from hookline.cli._probe.second_process import SecondProcess
 from hookline.errors import UsageError
-from hookline.hooks import allow_tools, approve, deny_commands, rate_limit
+from hookline.hooks import allow_tools, approve, deny_commands, rate_limit, redact
 from hookline.providers import tools as provider_tools
 from hookline.stores import SQLStore
 from hookline.testing import (
@@ -22,9 +22,11 @@ from hookline.testing import (
     ScriptedModel,
     assert_asked,
     assert_denied,
+    assert_redacted,
     call,
     probe,
 )
+from hookline.testing._guard_family import FAMILY_PATHS
 from hookline.testing._guard_paths import PATHS
 from hookline.testing.doors import DOOR_PATHS
 from hookline.testing.doors._mcp import MCP_PATHS
@@ -215,7 +217,7 @@ async def test_a_guard_reads_the_deps_of_the_proof():
 
 
 async def test_a_proof_for_a_tool_that_is_not_there_is_an_error():
-    with pytest.raises(UsageError, match="has no tool 'basch'; call one of its tools: 'bash'"):
+    with pytest.raises(UsageError, match=r"has no tool 'basch', nor have .*: 'bash'"):
         await assert_denied(agent_of(), call("basch"))
 
 
@@ -269,6 +271,106 @@ async def test_a_path_of_your_own_is_part_of_the_proof():
     assert result.left_out == {"in a queue": "there is no queue"}
     assert (await probe(agent_of(), BAD, paths=paths)).passages["in a job"] == "ran"
     assert RAN == []
+
+
+# ── a supervisor ────────────────────────────────────────────────────────────────────────────
+
+
+def boss_of(*hooks, leads="agent", own=()):
+    clerk = Agent(ScriptedModel(), name="clerk", tools=[bash], hooks=[*own])
+    desk = Agent(ScriptedModel(), name="desk", tools=[clerk.as_tool()])
+    boss = Agent(ScriptedModel(), name="boss", hooks=[*hooks])
+    if leads == "agent":
+        boss.scopes.register(Scope("desk", tools=[desk.as_tool()]))
+    else:
+        boss.handoffs(clerk)
+    return boss
+
+
+@pytest.mark.parametrize("leads", ["agent", "handoff"])
+async def test_a_guard_of_a_supervisor_is_proved_for_the_tools_of_its_sub_agents(leads):
+    await assert_denied(boss_of(deny_commands("rm -rf"), leads=leads), BAD)
+    await assert_denied(boss_of(own=[deny_commands("rm -rf")], leads=leads), BAD)
+    await assert_asked(boss_of(approve("bash"), leads=leads), BAD)
+    await assert_redacted(boss_of(redact(values=["rm"]), leads=leads), BAD, "rm")
+    with pytest.raises(AssertionError) as info:
+        await assert_denied(boss_of(leads=leads), BAD)
+    assert [line.split(":")[0].strip() for line in str(info.value).splitlines()[1:]] == [
+        *FAMILY_PATHS
+    ]
+    assert RAN == []
+
+
+async def test_a_guard_of_a_supervisor_that_is_not_inherited_is_found_out():
+    boss = boss_of()
+    boss.add_hook("preToolCall", denies, guard=True, inherit=False)
+    with pytest.raises(AssertionError, match="  chat: ran"):
+        await assert_denied(boss, BAD)
+
+
+async def test_a_question_about_the_sub_agent_is_no_refusal_of_its_tool():
+    with pytest.raises(AssertionError, match="  chat: ran"):
+        await assert_denied(boss_of(approve("desk")), BAD)
+
+
+# ── redaction ───────────────────────────────────────────────────────────────────────────────
+
+CARD = "4111111111111111"
+
+
+async def send_mail(to: str, text: str) -> str:
+    """Send a mail."""
+    raise AssertionError("a probe runs no tool")
+
+
+MAIL = call("send_mail", to="bob", text=f"The card is {CARD}.")
+
+
+def mailer(*hooks):
+    return Agent(ScriptedModel(), tools=[send_mail], hooks=[*hooks])
+
+
+@pytest.mark.parametrize("more", [(), (approve("send_mail"),)], ids=["alone", "approve"])
+async def test_no_path_brings_a_redacted_secret_to_its_tool(more):
+    await assert_redacted(mailer(redact(r"\d{13,16}"), *more), MAIL, CARD, paths=DOOR_PATHS)
+
+
+async def test_a_secret_that_nobody_redacts_is_found_on_every_path_that_runs_the_call():
+    with pytest.raises(AssertionError, match="must be redacted, but was not") as info:
+        await assert_redacted(mailer(), MAIL, CARD, paths=DOOR_PATHS)
+    lines = {*str(info.value).splitlines()}
+    paths = ["chat", "chat_stream", "in a sub-agent of the agent", "durable chat", "web (native)"]
+    assert {f"  {path}: ran" for path in [*paths, "MCP", "changed by an approver"]} <= lines
+
+
+async def test_a_secret_that_is_redacted_only_in_part_of_the_arguments_is_found():
+    agent = mailer()
+
+    @agent.hook("preToolCall", guard=True)
+    def only_the_receiver(ctx):
+        return ctx.call.replace(arguments={**ctx.call.arguments, "to": "[redacted]"})
+
+    with pytest.raises(AssertionError, match="  chat: ran"):
+        await assert_redacted(agent, MAIL, CARD)
+
+
+async def test_a_refusal_is_not_a_redaction():
+    with pytest.raises(AssertionError, match="  chat: denied"):
+        await assert_redacted(mailer(allow_tools("other")), MAIL, CARD)
+
+
+async def test_a_failure_shows_the_arguments_with_which_the_tool_ran():
+    with pytest.raises(AssertionError) as info:
+        await assert_denied(mailer(redact(r"\d{13,16}")), MAIL)
+    lines = str(info.value).splitlines()
+    arguments = {"to": "bob", "text": "The card is [redacted]."}
+    assert lines[1] == f"  chat: changed, ran with {arguments!r}"
+    assert lines[-1] == "if a hook shall change the call, use assert_redacted"
+
+
+async def test_a_secret_that_is_in_no_argument_proves_nothing():
+    with pytest.raises(UsageError, match="secret='4242' is in no argument of send_mail"):
+        await assert_redacted(mailer(), MAIL, "4242")
 
 
 # ── on the command line ─────────────────────────────────────────────────────────────────────
@@ -336,6 +438,56 @@ def test_the_command_of_the_docs_proves_their_guard_and_names_one_that_is_none(t
     assert lines[-1] == (
         "      the hook 'no_removal' is not a guard; register it with on_error=\"deny\""
     )
+
+
+MAILER = """
+from hookline import Agent
+from hookline.hooks import redact
+from hookline.testing import ScriptedModel
+
+
+def send_mail(text: str) -> str:
+    raise AssertionError("a probe runs no tool")
+
+
+agent = Agent(ScriptedModel(), tools=[send_mail], hooks=[redact(values=["4111"])])
+"""
+SECRET = '{"name": "send_mail", "arguments": {"text": "4111"}, "expect": "redacted"%s}'
+
+
+def test_a_redacted_secret_is_proved_on_the_command_line(tmp_path):
+    line = SECRET % ', "secret": "4111"'
+    assert check(tmp_path, line, app=MAILER) == (
+        0,
+        [f'ok    send_mail {{"text": "4111"}}  redacted on {EVERY} paths'],
+    )
+    status, lines = check(tmp_path, line, app=MAILER.replace('["4111"]', '["4242"]'))
+    assert status == 1
+    doors = ["chat", "MCP", "web (AG-UI)", "changed by an answer (second process)"]
+    assert {f"      ran: {path}" for path in doors} <= {*lines}
+    status, lines = check(tmp_path, SECRET.replace("redacted", "denied") % "", app=MAILER)
+    assert (status, lines[1]) == (1, '      changed: chat, ran with {"text": "[redacted]"}')
+
+
+def test_a_probe_names_the_tool_of_a_sub_agent_on_the_command_line(tmp_path):
+    boss = APP.replace("agent = Agent", "clerk = Agent").replace(
+        'hooks=[deny_commands("rm -rf"), approve("pay")]', 'name="clerk"'
+    )
+    boss += """
+agent = Agent(ScriptedModel(), tools=[clerk.as_tool()], hooks=[deny_commands("rm -rf")])
+"""
+    assert check(tmp_path, DENIED, app=boss) == (
+        0,
+        [f'ok    bash {{"command": "rm -rf /"}}  denied on {len(FAMILY_PATHS)} paths'],
+    )
+    status, lines = check(tmp_path, ASKED, app=boss)
+    assert (status, lines[1]) == (1, "      ran: chat")
+
+
+def test_a_redaction_without_its_secret_is_an_error(tmp_path):
+    status, lines = check(tmp_path, SECRET % "", app=MAILER)
+    assert status == 2
+    assert '"expect": "redacted" and "secret" belong together; add "secret"' in lines[-1]
 
 
 def test_a_path_that_is_left_out_is_listed_with_its_reason(tmp_path):

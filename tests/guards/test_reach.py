@@ -76,7 +76,9 @@ async def test_a_guard_of_a_sub_agent_must_match_there():
     below.add_hook("preToolCall", deny, tools=["bash"], guard=True)
     above = agent_of(call("below", input="go"), "done", tools=[bash, below.as_tool()])
     response = await above.chat("go")
-    assert "agent 'below' has no such tool" in response.tool_results[0].text
+    assert (
+        "agent 'below' has no such tool, nor have its sub-agents" in response.tool_results[0].text
+    )
 
 
 async def test_without_any_tool_nothing_needs_the_guard_yet():

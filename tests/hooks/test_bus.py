@@ -1331,3 +1331,19 @@ def test_the_signature_and_the_docs_of_add_hook_have_every_option() -> None:
         assert f"`{name}`" in words
         for holder in (Agent, HookBus):
             assert f"{name}={shown}" in (inspect.getdoc(holder.add_hook) or "")
+
+
+@pytest.mark.parametrize(
+    ("point", "option"),
+    [("onResponse", "keeps_deltas"), ("preSteer", "early"), ("aroundRequest", "observes")],
+)
+def test_add_hook_takes_the_promises_of_a_hook_like_define_hook(point: str, option: str) -> None:
+    async def wrapper(ctx: Any, proceed: Any) -> Any:
+        return await proceed()
+
+    def hook(ctx: Any) -> None:
+        pass
+
+    agent: Any = Agent(ScriptedModel())
+    agent.add_hook(point, wrapper if option == "observes" else hook, **{option: True})
+    assert [getattr(info, option) for info in agent.hooks(point)] == [True]

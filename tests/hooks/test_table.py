@@ -309,7 +309,7 @@ async def test_model_and_tools_run_inside_steps_of_their_own() -> None:
 
         return play
 
-    model = ScriptedModel(turn(call("work", id="a")), turn("Done."))
+    model = ScriptedModel(turn(call("work", call_id="a")), turn("Done."))
     await Agent(model, tools=[work], runtime=runtime).chat("hi")
     assert seen == [
         ("model", ["step/0/model"]),

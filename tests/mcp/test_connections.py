@@ -184,7 +184,7 @@ async def test_a_server_that_dies_in_a_call_over_http_is_a_tool_error_and_the_ne
     revision: str, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     speak(revision, monkeypatch)
-    agent = Agent(ScriptedModel(call("dies", id="dies"), call("ok", id="ok"), "done"))
+    agent = Agent(ScriptedModel(call("dies", call_id="dies"), call("ok", call_id="ok"), "done"))
 
     async def again(ctx: Any) -> None:
         if ctx.call.id == "dies":

@@ -166,7 +166,7 @@ def bad(era: str, monkeypatch: pytest.MonkeyPatch) -> Bad:
 async def results(url: str, *names: str, out_of_time: str = "") -> tuple[dict[str, str], list[Any]]:
     """What calls of these tools, one a step, came to, and the statuses."""
     server = MCPServer.http(url, label="bad")
-    agent = Agent(ScriptedModel(*[call(name, id=name) for name in names], "done"))
+    agent = Agent(ScriptedModel(*[call(name, call_id=name) for name in names], "done"))
     if out_of_time:
         jump_in(agent, out_of_time)
     async with connect(agent, server):

@@ -119,11 +119,11 @@ async def use_everything(by: str) -> None:
         return Approve(arguments={"name": "Ada", "check": True})
 
     model = ScriptedModel(
-        call("echo", message="hi", id="echo"),
-        call("get-tiny-image", id="image"),
-        call("trigger-long-running-operation", duration=0.4, steps=4, id="long"),
-        call("trigger-elicitation-request", id="ask"),
-        call("echo", id="bad"),
+        call("echo", message="hi", call_id="echo"),
+        call("get-tiny-image", call_id="image"),
+        call("trigger-long-running-operation", duration=0.4, steps=4, call_id="long"),
+        call("trigger-elicitation-request", call_id="ask"),
+        call("echo", call_id="bad"),
         "done",
     )
     agent = Agent(model, approver=approver)

@@ -82,7 +82,7 @@ async def world(*, expires_in: int | None = 3600, bank: Agent[Any] | None = None
 
 
 def asking(times: int = 1) -> Agent[Any]:
-    calls = [call("chat", message="How much?", id=f"c{n}") for n in range(times)]
+    calls = [call("chat", message="How much?", call_id=f"c{n}") for n in range(times)]
     return Agent(ScriptedModel(*calls, "done"))
 
 
@@ -152,7 +152,7 @@ async def test_a_login_that_is_over_in_mid_chat_is_a_tool_error_and_the_chat_goe
     async with world() as w:
         async with connect(asking(), w.server()):
             pass
-        calls = [call("chat", message="How much?", id=each) for each in "ab"]
+        calls = [call("chat", message="How much?", call_id=each) for each in "ab"]
         agent = Agent(model := ScriptedModel(*calls, "done"))
         async with connect(agent, server := w.server(login=None)):
             w.authorization.revoke()
@@ -192,7 +192,7 @@ async def test_calls_at_one_time_renew_once_and_do_not_wait_for_each_other() -> 
             return ScriptedModel(turn).stream(request)
 
     async with world(bank=Agent(Each(), tools=[meet], name="bank")) as w:  # type: ignore[arg-type]
-        two = [call("chat", message=each, id=each) for each in "ab"]
+        two = [call("chat", message=each, call_id=each) for each in "ab"]
         agent = Agent(ScriptedModel(two, "done"))
         async with connect(agent, w.server()):
             w.authorization.expire()

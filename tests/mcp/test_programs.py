@@ -35,7 +35,7 @@ async def results(
     server: MCPServer, *names: str, out_of_time: str = ""
 ) -> tuple[dict[str, str], list[Any]]:
     """What calls of these tools, one a step, came to, and the statuses."""
-    agent = Agent(ScriptedModel(*[call(name, id=name) for name in names], "done"))
+    agent = Agent(ScriptedModel(*[call(name, call_id=name) for name in names], "done"))
     if out_of_time:
         jump_in(agent, out_of_time)
     async with connect(agent, server):
@@ -297,7 +297,7 @@ async def test_a_server_whose_end_is_cancelled_is_killed_with_all_that_it_has_st
 
 async def test_a_chat_that_is_aborted_in_a_call_leaves_the_session_usable() -> None:
     server = server_of("ok")
-    agent = Agent(ScriptedModel(call("never"), call("ok", id="ok"), "done"))
+    agent = Agent(ScriptedModel(call("never"), call("ok", call_id="ok"), "done"))
     async with connect(agent, server):
         async with agent.chat_stream("go") as stream:
             async for event in stream:

@@ -183,8 +183,8 @@ async def test_a_chat_goes_on_past_a_hostile_schema() -> None:
     hostile = Tool.from_schema("hostile", "", of({"a": {"pattern": "^(a+)+$"}}), fn)
     doubles = Tool.from_schema("doubles", "", doubling(60), fn)
     model = ScriptedModel(
-        call("hostile", id="hostile", a="a" * 5_000 + "!"),
-        call("doubles", id="doubles", a=1),
+        call("hostile", call_id="hostile", a="a" * 5_000 + "!"),
+        call("doubles", call_id="doubles", a=1),
         "done",
     )
     events = await collect(Agent(model, tools=[hostile, doubles]).chat_stream("go"))

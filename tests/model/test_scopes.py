@@ -46,7 +46,7 @@ async def offered(agent_scopes, **options):
 
 
 async def test_the_tools_of_a_registered_scope_are_offered_and_run():
-    model = ScriptedModel(call("search", id="a"), "done")
+    model = ScriptedModel(call("search", call_id="a"), "done")
     agent = Agent(model)
     agent.scopes.register(Scope("web", tools=[make("search")]))
     response = await agent.chat("go")
@@ -214,7 +214,7 @@ async def test_one_scope_may_be_registered_with_two_agents():
 
 
 async def test_a_scope_registered_by_a_tool_is_offered_from_the_next_step_on():
-    model = ScriptedModel(call("enter"), call("inside", id="b"), "done")
+    model = ScriptedModel(call("enter"), call("inside", call_id="b"), "done")
     agent = Agent(model)
 
     @tool
@@ -280,7 +280,7 @@ async def test_scope_and_tool_must_both_be_on_at_the_call(which, how):
 
     search = make("search", out, enabled=switch if which == "tool" else None)
     scope = Scope("web", tools=[search], enabled=switch if which == "scope" else None)
-    agent = Agent(ScriptedModel(call("search", id="a"), "done"), scopes=[scope])
+    agent = Agent(ScriptedModel(call("search", call_id="a"), "done"), scopes=[scope])
 
     @agent.hook("onResponse")
     def turn(ctx):
@@ -823,7 +823,7 @@ async def test_a_call_whose_scope_a_preToolCall_hook_removes_does_not_run(calls:
         ran.append(1)
         return "seen"
 
-    wanted = [call("look", id=f"c{n}") for n in range(calls)]
+    wanted = [call("look", call_id=f"c{n}") for n in range(calls)]
     agent = Agent(ScriptedModel(wanted, "done"), scopes=[Scope("room", tools=[look])])
     agent.add_hook("preToolCall", lambda ctx: (agent.scopes.unregister("room"), None)[1])
     response = await agent.chat("go")
@@ -869,7 +869,7 @@ async def test_a_running_chat_and_a_changing_registry_do_not_disturb_each_other(
         await changed.wait()
         return "waited"
 
-    model = ScriptedModel([call("wait", id="a"), call("quick", id="b")], "done")
+    model = ScriptedModel([call("wait", call_id="a"), call("quick", call_id="b")], "done")
     agent = Agent(model, tools=[wait], scopes=[Scope("s", tools=[make("quick")])])
     chat = asyncio.ensure_future(agent.chat("go"))
     await started.wait()

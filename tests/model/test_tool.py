@@ -76,9 +76,9 @@ async def test_a_tool_from_a_schema_gets_its_arguments_as_one_dict_and_the_run()
     found = Tool.from_schema("find", "Find it.", SCHEMA, fn, **OPTIONS_OF_SCHEMA)
     assert (found.parameters, found.description) == (SCHEMA, "Find it.")
     assert {name: getattr(found, name) for name in OPTIONS_OF_SCHEMA} == OPTIONS_OF_SCHEMA
-    response = await Agent(ScriptedModel(call("find", q="x", id="a"), "ok"), tools=[found]).chat(
-        "?"
-    )
+    response = await Agent(
+        ScriptedModel(call("find", q="x", call_id="a"), "ok"), tools=[found]
+    ).chat("?")
     assert seen == [({"q": "x"}, dict, "a")]  # no default is filled in
     assert [m.text for m in response.messages if m.role == "tool"] == ["found"]
 

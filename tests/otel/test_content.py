@@ -655,7 +655,7 @@ async def test_redaction_reaches_descriptions_ids_stops_and_media_types(
         return "ok"
 
     named.__doc__ = f"Use it for {CANARY}."
-    model = ScriptedModel([call("named", id=f"id-{CANARY}")], "ok")
+    model = ScriptedModel([call("named", call_id=f"id-{CANARY}")], "ok")
     agent = Agent(
         model,
         tools=[named],

@@ -285,7 +285,7 @@ def logged(caplog):
 
 async def test_the_log_has_names_and_numbers_and_no_content(caplog):
     agent = Agent(
-        ScriptedModel([call("look", where=SECRET, id="c1")], SECRET),
+        ScriptedModel([call("look", where=SECRET, call_id="c1")], SECRET),
         name="ada",
         tools=[look],
         hooks=[log()],

@@ -15,6 +15,7 @@ from hookline import (
     Ask,
     Continue,
     Conversation,
+    Deny,
     File,
     MessageChanges,
     ModelResponse,
@@ -540,6 +541,55 @@ async def test_what_is_asked_and_approved_is_redacted():
     assert_clean(request.to_json().decode())
     await agent.resume(conversation, {request.id: Approve()})
     assert ran == ["[redacted]"]
+
+
+@pytest.mark.parametrize("writer", ["an approver", "a later hook", "a wrapper"])
+async def test_no_tool_gets_a_secret_that_was_written_into_a_call_later(writer):
+    got = []
+
+    def send(text: str) -> str:
+        """Send a text."""
+        got.append(text)
+        return "sent"
+
+    async def wrap(ctx, proceed):
+        return await proceed(ctx.call.replace(arguments={"text": SECRET}))
+
+    agent = agent_of(call("send", text="hi"), "Done.", tools=[send])
+    if writer == "an approver":
+        agent.add_hook("preToolCall", lambda ctx: Ask("Sure?"))
+    elif writer == "a later hook":
+        change = {"text": SECRET}
+        agent.add_hook(
+            "preToolCall", lambda ctx: ctx.call.replace(arguments=change), priority=-20_000
+        )
+    else:
+        agent.add_hook("aroundToolCall", wrap)
+    approver = lambda request, run: Approve(arguments={"text": SECRET})  # noqa: E731
+    talk = Conversation()
+    stream = agent.chat_stream("Hi.", conversation=talk, approver=approver)
+    events = await collect(stream)
+    assert got == []
+    assert [result.outcome for result in stream.response.tool_results] == ["denied"]
+    assert "make the call without this text" in stream.response.tool_results[0].text
+    if writer != "a later hook":  # one that runs after `redact` shows it in ToolCallStarted
+        assert_clean(everything(events, talk))
+
+
+async def test_a_call_that_a_guard_denies_is_recorded_without_the_secret_of_its_approver():
+    @tool
+    async def send(text: str) -> str:
+        return "sent"
+
+    agent = agent_of(call("send", text="hi"), "Done.", tools=[send])
+    agent.add_hook("preToolCall", lambda ctx: Deny("no") if ctx.again else Ask("?"), guard=True)
+    talk = Conversation()
+    approver = lambda request, run: Approve(arguments={"text": SECRET})  # noqa: E731
+    events = await collect(agent.chat_stream("Hi.", conversation=talk, approver=approver))
+    (message,) = [message for message in talk.messages if message.role == "tool"]
+    assert message.outcome == "denied"
+    assert message.ran.arguments == {"text": "[redacted]"}
+    assert_clean(everything(events, talk))
 
 
 async def test_a_number_is_redacted_wherever_it_is_shown_and_what_is_stored_stays_json():

@@ -194,7 +194,7 @@ async def test_its_model_call_is_a_part_of_a_recorded_step():
 
 async def test_a_step_that_waits_is_never_parted_from_its_calls():
     writer = ScriptedModel(*["So far."] * 9)
-    model = ScriptedModel("A0", call("look", id="c1"), "A1", call("look", id="c2"), "A2")
+    model = ScriptedModel("A0", call("look", call_id="c1"), "A1", call("look", call_id="c2"), "A2")
     agent = Agent(
         model, tools=[tool(look)], hooks=[summarize(2, by=writer, keep=1, count=lambda m: 1)]
     )

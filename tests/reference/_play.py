@@ -60,4 +60,4 @@ def void(*values):
     return
 
 
-sums = call("add", a=1, b=2, id="c1")
+sums = call("add", a=1, b=2, call_id="c1")

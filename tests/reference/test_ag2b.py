@@ -247,7 +247,7 @@ async def test_032_a_throw_while_failing_hides_nothing(point):
 @pytest.mark.parametrize("point", ["onToolCallResult", "onToolCallError", "onMessage"])
 async def test_033_a_throw_after_a_tool_ends_the_chat_and_history_stays_valid(point):
     out = []
-    agent = agent_of([sums, call("broken", id="c2")], "next")
+    agent = agent_of([sums, call("broken", call_id="c2")], "next")
     dispose = agent.add_hook(
         point, lambda ctx: 1 / 0 if point != "onMessage" or ctx.message.role == "tool" else None
     )

@@ -196,7 +196,7 @@ async def test_131_a_status_reaches_observer_stream_and_subscribers_and_is_not_s
         await run.status(type, {"n": 1})
         return "worked"
 
-    agent = agent_of(call("work", id="c1"), "done", tools=[work])
+    agent = agent_of(call("work", call_id="c1"), "done", tools=[work])
     if source == "hook":
         agent.scopes.unregister("agent")
         agent.add_hook("onChatStart", lambda ctx: ctx.run.status(type, {"n": 1}))

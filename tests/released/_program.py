@@ -83,7 +83,7 @@ def reply(request: ModelRequest) -> Any:
     """Call `pay`, and say so once it has run."""
     if request.messages[-1].role == "tool":
         return Turn("Paid.")
-    return Turn(call("pay", id="p1", who="Ada", amount=9))
+    return Turn(call("pay", call_id="p1", who="Ada", amount=9))
 
 
 def agent(*turns: Any, **options: Any) -> Agent[Any]:

@@ -580,7 +580,7 @@ async def test_a_tool_that_ignores_cancellation_holds_it_for_the_grace_period_al
         return "at last"
 
     agent = Agent(
-        ScriptedModel([call("stubborn", id="c")]), tools=[stubborn], limits=Limits(grace=0.05)
+        ScriptedModel([call("stubborn", call_id="c")]), tools=[stubborn], limits=Limits(grace=0.05)
     )
     with pytest.raises(ChatAbortedError):
         await agent.chat("hi", conversation=conversation)

@@ -597,6 +597,7 @@ def pre_steer_narrow(ctx: PreSteer[Deps]) -> None: ...
 
 agent.add_hook("preSteer", pre_steer)
 agent.add_hook("preSteer", pre_steer_later, timeout=1)
+agent.add_hook("preSteer", pre_steer, early=True)
 agent.add_hook("preSteer", pre_steer_narrow)
 agent.add_hook("preSteer", lambda ctx: pre_steer(ctx))
 agent.add_hook("preSteer", lambda ctx: Deny("no"))

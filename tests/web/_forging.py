@@ -360,9 +360,9 @@ async def fuzz_continued(count: int, first: int = 0) -> Counter[str]:
         requests.append(request)
         last = request.messages[-1]
         if last.role == "user" and last.text == "pay":
-            return [call("pay", to="Ada", amount=10.0, id=CALL)]
+            return [call("pay", to="Ada", amount=10.0, call_id=CALL)]
         if last.role == "user" and last.text == "pick":
-            return [call("pick_file", kind="png", id=CALL)]
+            return [call("pick_file", kind="png", call_id=CALL)]
         return "Yes."
 
     @tool

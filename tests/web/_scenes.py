@@ -127,7 +127,7 @@ async def a_text() -> Played:
 @scene
 async def a_hostile_text() -> Played:
     turn = Turn(
-        reasoning=HOSTILE, text=HOSTILE, tool_calls=[call("weather", city=HOSTILE, id=HOSTILE)]
+        reasoning=HOSTILE, text=HOSTILE, tool_calls=[call("weather", city=HOSTILE, call_id=HOSTILE)]
     )
     return await play(agent(turn, HOSTILE, chunk=3), HOSTILE)
 
@@ -389,8 +389,8 @@ async def a_retried_source() -> Played:
 
 @scene
 async def a_retried_call() -> Played:
-    cut = Turn("No. ", call("weather", city="Rome", id="c1"), fail=ConnectionError("reset"))
-    good = Turn("Yes. ", call("weather", city="Oslo", id="c1"))
+    cut = Turn("No. ", call("weather", city="Rome", call_id="c1"), fail=ConnectionError("reset"))
+    good = Turn("Yes. ", call("weather", city="Oslo", call_id="c1"))
     return await play(retrying(["First. ", call("nothing")], cut, good, "Done."))
 
 

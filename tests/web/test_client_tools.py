@@ -33,7 +33,10 @@ def pick_file(kind: str) -> str:
 
 
 def picking(*more: Any, **options: Any) -> Agent[Any]:
-    calls = [call("pick_file", kind="png", id="p1"), call("weather", city="Oslo", id="w1")]
+    calls = [
+        call("pick_file", kind="png", call_id="p1"),
+        call("weather", city="Oslo", call_id="w1"),
+    ]
     turns = [["I ask. ", *calls], lambda request: f"You picked {request.messages[-2].text}."]
     return Agent(ScriptedModel(*turns, *more), tools=[weather, pick_file], **options)
 
@@ -128,7 +131,7 @@ async def test_a_tool_of_the_front_end_is_taken_where_the_route_allows_it() -> N
 
     def first(request: Any) -> Any:
         offered.append([each.name for each in request.tools])
-        return [call("pick_file", kind="png", id="p1")]
+        return [call("pick_file", kind="png", call_id="p1")]
 
     agent = Agent(ScriptedModel(first, "Fine.", first), tools=[weather])
     async with direct(agent, client_tools=["pick_file"]) as (_, http):
@@ -203,7 +206,7 @@ async def test_the_chat_of_the_sdk_runs_its_tool_and_goes_on(version: str) -> No
 async def test_http_agent_runs_its_tool_and_goes_on() -> None:
     need_node()
     tools = {"tools": [PICK]}
-    turns = [["I ask. ", call("pick_file", kind="png", id="p1")], "You picked it."]
+    turns = [["I ask. ", call("pick_file", kind="png", call_id="p1")], "You picked it."]
     agent = Agent(ScriptedModel(*turns), tools=[weather])
     async with site_of(agent, client_tools=True) as (site, url):
         script = [
@@ -235,7 +238,7 @@ async def test_a_refusal_is_shown_with_its_reason_live_and_after_a_reload(
         return "ran"
 
     hooks = [deny_commands("rm -rf")] if how == "commands" else []
-    model = ScriptedModel([call("run", command="rm -rf /", id="c1")], "I may not.")
+    model = ScriptedModel([call("run", command="rm -rf /", call_id="c1")], "I may not.")
     agent = Agent(model, tools=[run], hooks=hooks)
     if how == "policy":
 

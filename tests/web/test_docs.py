@@ -210,6 +210,25 @@ async def test_somebody_else_approves_what_the_application_asks(
     assert seen == ["ada", "ada"]
 
 
+async def test_nobody_approves_a_request_of_her_own_in_the_docs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = names_of("approvers=may_approve")
+    way = httpx.ASGITransport(names["site"])
+    lea, bea = (
+        httpx.AsyncClient(transport=way, base_url="http://localhost", headers={"x-user": name})
+        for name in ("lea", "bea")
+    )
+    async with names["store"], lea, bea:
+        await lea.post("/ai-sdk", json=request_of("ai-sdk", "Give it back."))
+        assert (await lea.get("/approvals")).json() == {"approvals": []}
+        (request,) = (await bea.get("/approvals")).json()["approvals"]
+        decision = {"id": request["id"], "approved": True}
+        assert (await lea.post("/approvals", json=decision)).status_code == 409
+        await names["site"].shutdown()
+
+
 def test_the_table_of_statuses_is_that_of_the_code() -> None:
     from hookline import errors
     from hookline.web import status_of

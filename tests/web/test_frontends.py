@@ -196,7 +196,7 @@ async def test_a_page_waits_for_the_decision_of_somebody_else(
     browser: Any, door: Door, name: str
 ) -> None:
     agent, booked = booking(call("book", train="EN 40295"), "It is booked.")
-    approvers = lambda principal, request: True  # noqa: E731
+    approvers = lambda principal, request, asker: True  # noqa: E731
     async with opened(browser, door, name, agent, approvers=approvers) as (page, site):
         await page.write("To Rome.")
         await page.sees("EN 40295")

@@ -228,7 +228,7 @@ async def test_a_reload_shows_elsewhere_what_went_on(prefix: str) -> None:
     """An answer that goes on after an approval: the replay begins with what was before it."""
     gate = Gate()
     agent, paid = asking(
-        Turn("I ask. ", call("pay", to="Ada", amount=10.0, id="c1")), Turn("Done.", delay=gate)
+        Turn("I ask. ", call("pay", to="Ada", amount=10.0, call_id="c1")), Turn("Done.", delay=gate)
     )
     async with workers(agent, prefix) as (a, b):
         known = await asked(a.http, "ai-sdk")
@@ -334,7 +334,7 @@ async def test_a_response_ends_once_another_process_may_begin_the_next(
 
 
 async def test_an_answer_counts_once_wherever_it_is_given(prefix: str) -> None:
-    agent, paid = asking([call("pay", to="Ada", amount=10.0, id="c1")], "Done.")
+    agent, paid = asking([call("pay", to="Ada", amount=10.0, call_id="c1")], "Done.")
     async with workers(agent, prefix, 3) as (a, b, c):
         known = await asked(a.http, "native")
         body = answer_of("native", known)
@@ -915,7 +915,7 @@ async def test_a_user_of_redis_needs_no_more_than_the_docs_say(tmp_path: Path) -
     page = (Path(__file__).parents[2] / "docs" / "relay.md").read_text()
     rules = page.partition("<!-- acl -->\n```text\n")[2].partition("```")[0].split()
     assert rules[:3] == ["ACL", "SETUSER", "hookline"]
-    agent, _ = asking([call("pay", to="Ada", amount=1.0, id="c1")], "Done.", "More.")
+    agent, _ = asking([call("pay", to="Ada", amount=1.0, call_id="c1")], "Done.", "More.")
     async with own_redis(tmp_path) as server, redis.asyncio.Redis.from_url(server.url) as raw:
         await raw.execute_command(*rules)
         url = server.url.replace("redis://", "redis://hookline:PASSWORD@")

@@ -422,7 +422,11 @@ def asking(*turns: Any, **options: Any) -> tuple[Agent[Any], list[str]]:
         paid.append(to)
         return f"paid {amount} to {to}"
 
-    script = turns or ([call("pay", to="Ada", amount=10.0, id="c1")], "That is done.", "Again.")
+    script = turns or (
+        [call("pay", to="Ada", amount=10.0, call_id="c1")],
+        "That is done.",
+        "Again.",
+    )
     agent = Agent(ScriptedModel(*script), tools=[pay], **options)
 
     @agent.hook("preToolCall")
@@ -542,7 +546,7 @@ async def test_an_answer_with_a_key_that_does_not_exist_runs_nothing() -> None:
 async def test_a_replay_of_an_answer_that_went_on_tells_it_whole() -> None:
     gate = Gate()
     agent, paid = asking(
-        Turn("I ask. ", call("pay", to="Ada", amount=10.0, id="c1")), Turn("Done.", delay=gate)
+        Turn("I ask. ", call("pay", to="Ada", amount=10.0, call_id="c1")), Turn("Done.", delay=gate)
     )
     async with site_of(agent, on_disconnect="detach") as (_, url), client(url) as http:
         known = await asked(http, "ai-sdk")
@@ -582,7 +586,7 @@ async def test_what_is_loaded_while_an_answer_runs_is_what_its_stream_leaves_out
 ) -> None:
     for body, expected in ((answer_of, approved), (None, passed_over)):
         gate = Gate()
-        asks = Turn("I ask. ", call("pay", to="Ada", amount=10.0, id="c1"))
+        asks = Turn("I ask. ", call("pay", to="Ada", amount=10.0, call_id="c1"))
         agent, _ = asking(asks, Turn("Done.", delay=gate))
         async with site_of(agent, on_disconnect="detach") as (_, url), client(url) as http:
             known = await asked(http, protocol)
@@ -941,7 +945,8 @@ async def test_only_an_approver_sees_and_answers_the_approvals_of_others() -> No
     agent, paid = asking(pay, pay, "That is done.")
     store = MemoryStore()
 
-    def may(principal: str, request: ApprovalRequest) -> bool:
+    def may(principal: str, request: ApprovalRequest, asker: str) -> bool:
+        assert (request.conversation_id, asker) == ("c", "ann")  # as the client knows them
         return principal == "lea" and request.call.name == "pay"
 
     async with direct(agent, store=store, authorize=name_of, approvers=may) as (site, http):
@@ -977,7 +982,7 @@ async def test_an_approver_sees_the_oldest_request_first_and_edits_only_where_ed
 ) -> None:
     pay = call("pay", to="Ada", amount=10.0)
     agent, paid = asking(pay, pay, "That is done.")
-    options: dict[str, Any] = {"approvers": lambda principal, request: True, "edits": edits}
+    options: dict[str, Any] = {"approvers": lambda principal, request, asker: True, "edits": edits}
     async with direct(agent, authorize=name_of, **options) as (site, http):
         http.headers["x-user"] = "ann"
         for name in ("z", "a"):
@@ -999,7 +1004,7 @@ def json_frames(data: bytes) -> list[dict[str, Any]]:
 @EACH
 async def test_a_client_learns_that_it_may_not_answer_and_who_decided(protocol: str) -> None:
     agent, paid = asking()
-    options: dict[str, Any] = {"approvers": lambda principal, request: principal == "lea"}
+    options: dict[str, Any] = {"approvers": lambda principal, request, asker: principal == "lea"}
     async with direct(agent, authorize=name_of, on_disconnect="detach", **options) as (site, http):
         http.headers["x-user"] = "ann"
         waits = (await http.post(f"/{protocol}", json=request_of(protocol, "pay"))).content

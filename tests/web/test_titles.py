@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.web._server import client, conversation_of, direct, site_of
 from tests.web.test_site import EACH, Gate, gated, native, request_of
 
 from hookline import Agent, HookDef, NullBus, define_hook
+from hookline.errors import HistoryError
 from hookline.hooks import redact
-from hookline.points import OnMessage, PreMessage
+from hookline.points import OnMessage, PreMessage, PreMessageUpdate
 from hookline.testing import ScriptedModel
 
 SAID = "I am joe@example.com"
@@ -33,6 +35,34 @@ async def test_a_title_has_what_the_hooks_left_of_the_message(protocol: str, who
         assert (talk.messages[0].text, talk.meta["title"]) == (KEPT, KEPT)
         if protocol == "native":  # in the others, the id of the client's message repeats the text
             assert b"joe@example.com" not in talk.to_json() + answer.content
+
+
+@pytest.mark.parametrize("whose", ["the agent's hooks", "the site's hooks"])
+async def test_a_title_that_a_client_sets_is_redacted_like_a_message(whose: str) -> None:
+    hooks = [redact(MAIL)]
+    agent = Agent(ScriptedModel("Hello!"), hooks=hooks if whose == "the agent's hooks" else [])
+    of_site = {} if whose == "the agent's hooks" else {"hooks": lambda scope, principal: hooks}
+    async with direct(agent, page=True, **of_site) as (site, http):
+        await http.post("/native", json=request_of("native", "Hi."))
+        renamed = await http.patch("/conversations/c1", json={"title": SAID})
+        assert renamed.json() == {"title": KEPT}
+        listed = await http.get("/conversations")
+        assert [each["title"] for each in listed.json()["conversations"]] == [KEPT]
+        assert b"joe@example.com" not in (await conversation_of(site, "c1")).to_json()
+
+
+async def test_a_hook_with_deps_may_refuse_the_title_that_a_client_sets() -> None:
+    def refuse(ctx: PreMessageUpdate[Any]) -> None:
+        if ctx.run.deps == "ada" and ctx.changes.text == "secret":
+            raise HistoryError("not this title")
+
+    agent = Agent(ScriptedModel("Hello!"))
+    agent.add_hook("preMessageUpdate", refuse)
+    async with direct(agent, deps=lambda scope, principal: "ada") as (site, http):
+        await http.post("/native", json=request_of("native", "Hi."))
+        renamed = await http.patch("/conversations/c1", json={"title": "secret"})
+        assert renamed.status_code == 400
+        assert (await conversation_of(site, "c1")).meta["title"] == "Hi."
 
 
 async def test_hooks_in_a_table_are_kept_beside_the_title() -> None:

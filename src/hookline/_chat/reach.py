@@ -65,8 +65,9 @@ def _check(chat: Chat, hook: Hook, names: Sequence[str], provided: Sequence[str]
             dict.fromkeys(n for pattern in missing for n in closest(pattern, names))
         )
         raise UsageError(
-            f"guard {hook.name!r} is for {pattern_list}, but agent {chat.agent_name!r} has no "
-            f"such tool{hint}; change tools=, or leave it out to guard all tools"
+            f"guard {hook.name!r} is for {pattern_list}, but agent {chat.agent_name!r} has no such "
+            f"tool, nor have its sub-agents{hint}; change tools=, leave out the guard here, or "
+            "leave out tools= and compare ctx.call.name in the guard"
         )
     for pattern in missing:
         if pattern not in hook.log_keys:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hookline._base.errors import StreamStateError, UsageError
+from hookline._base.errors import HookError, StreamStateError, UsageError
 from hookline._base.events import MessageQueued, MessageReturned
 from hookline._base.input import sent_into, without_surrogates
 from hookline._base.messages import Data, UserMessage
@@ -28,7 +28,8 @@ from hookline._chat.life import Phase
 from hookline._chat.state import RUNNING, Chat
 from hookline._conversations.conversation import Conversation
 from hookline._hooks.call_rules import intercept
-from hookline._hooks.points import PreSteer
+from hookline._hooks.one_hook import effect_of
+from hookline._hooks.points import END, PreSteer
 from hookline._record.runtime import IDLE_INPUT, INPUT, LOCAL, RETURNED, Json, Key
 
 
@@ -51,6 +52,7 @@ def send(chat: Chat, message: Any, when: When) -> SentMessage:
     """
     sent = new_message(chat.chat_id, message, when)
     _check_loop(chat)
+    sent.message = _as_shown(chat, sent.message, when)
     if chat.progress.inbox is not None:
         known = chat.progress.inbox.find(sent.message.id)
         if known is not None:
@@ -163,7 +165,7 @@ async def _due(chat: Chat, key: Key, *, idle: bool) -> tuple[SentMessage, ...]:
     """The messages to decide in this step; clients of a durable chat may have sent more."""
     if chat.runtime is not LOCAL and not chat.runtime.has_passed(key):
         for message, when in await chat.runtime.messages():
-            _inbox(chat).add(SentMessage(message, when))
+            _inbox(chat).add(SentMessage(_as_shown(chat, message, when), when))
     return () if chat.progress.inbox is None else chat.progress.inbox.due(idle=idle)
 
 
@@ -188,7 +190,7 @@ async def _steer(chat: Chat, due: tuple[SentMessage, ...]) -> list[Steered]:
             announced.add(sent.message.id)
             await chat.room()
             chat.put(_queued_event(chat, sent))
-        ctx: PreSteer[Any] = PreSteer(run=chat.run, message=sent.message, when=sent.when)
+        ctx = _context(chat, sent.message, sent.when)
         ctx, answer, _ = await intercept(chat.view.preSteer, ctx, chat)
         if isinstance(answer, Deny):
             decisions.append(Steered(message=sent.message, refused=answer.reason))
@@ -197,6 +199,27 @@ async def _steer(chat: Chat, due: tuple[SentMessage, ...]) -> list[Steered]:
         else:
             decisions.append(Steered(message=without_surrogates(ctx.message)))
     return decisions
+
+
+def _context(chat: Chat, message: UserMessage, when: When) -> PreSteer[Any]:
+    return PreSteer(run=chat.run, message=message, when=when)
+
+
+def _as_shown(chat: Chat, message: UserMessage, when: When) -> UserMessage:
+    """The message as readers may see it, before the other hooks at preSteer have passed it."""
+    early = [hook for hook in chat.view.preSteer if hook.options.early]
+    if not early:
+        return message
+    ctx = _context(chat, message, when)
+    for hook in early:
+        if (value := hook.fn(ctx)) is not None:
+            if effect_of(hook, ctx, value) is END:
+                raise HookError(
+                    f"hook {hook.name!r} returned {value!r}, but an early hook must return the "
+                    "changed message or None; use a second hook at preSteer"
+                )
+            ctx = ctx.replace(message=without_surrogates(value))
+    return ctx.message
 
 
 def _queued_event(chat: Chat, sent: SentMessage) -> MessageQueued:

@@ -14,6 +14,7 @@ _POINTS: Final = {
     "withhold": ("onResponse",),
     "guard": ("preToolCall",),
     "keeps_deltas": ("onResponse", "preMessage"),
+    "early": ("preSteer",),
     "observes": ("aroundChat", "aroundRequest", "aroundToolCall"),
 }
 
@@ -45,6 +46,7 @@ def problem_of(
     required: object = False,
     withhold: object = False,
     keeps_deltas: object = False,
+    early: object = False,
     observes: object = False,
 ) -> str | None:
     """Describe the first problem with a hook and its options; None if there is none."""
@@ -64,10 +66,13 @@ def problem_of(
         "required": required,
         "withhold": withhold,
         "keeps_deltas": keeps_deltas,
+        "early": early,
         "observes": observes,
     }
     if (problem := _problem_of_flags(spec, flags)) is not None:
         return problem
+    if early and is_async_callable(hook):
+        return f"early=True needs a sync function, but {hook!r} is async; use def, not async def"
     if spec.kind == "wrapper" and not is_async_callable(hook):
         return "a wrapper must be an async function: async def wrapper(ctx, proceed)"
     return _problem_at(spec, hook, tools, timeout, on_error)

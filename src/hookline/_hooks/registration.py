@@ -70,6 +70,9 @@ class HookOptions(Data, frozen=True, kw_only=True):
     keeps_deltas: bool = False
     """A promise: what `onDelta` has let pass is what the hook leaves in the answer. Other hooks at
     onResponse and preMessage delay the text for clients that cannot withdraw it."""
+    early: bool = False
+    """Whether the hook also runs when a message is sent, before the message is shown as queued. The
+    hook must be a sync function that only changes the message. Only at preSteer."""
     observes: bool = False
     """A promise: the wrapper changes nothing. Copies made by `agent.twin()` leave it out, as they
     leave out observers. Only at the points of wrappers."""
@@ -171,7 +174,10 @@ class Disposer:
         self()
 
 
-_ADD_OPTIONS: Final = ("priority", "name", "tools", "timeout", "on_error", "inherit", "guard")
+_ADD_OPTIONS: Final = (
+    *("priority", "name", "tools", "timeout", "on_error", "inherit", "guard"),
+    *("keeps_deltas", "early", "observes"),
+)
 _DECLARED: Final = HookOptions.__struct_fields__
 
 

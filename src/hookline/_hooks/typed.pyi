@@ -113,6 +113,7 @@ class AddHook(Protocol[D]):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        early: bool = False,
     ) -> Disposer: ...
     @overload
     def __call__(
@@ -529,6 +530,7 @@ class HookDecorator(Protocol[DepsT]):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        early: bool = False,
     ) -> InterceptorDecorator[p.PreSteer[DepsT], UserMessage | Hold | Deny]: ...
     @overload
     def __call__(
@@ -910,6 +912,7 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        early: bool = False,
     ) -> HookDef: ...
     @overload
     def __call__(
@@ -1404,6 +1407,7 @@ class DefineHook(Protocol):
         timeout: float | None = None,
         on_error: OnError = "raise",
         inherit: bool = False,
+        early: bool = False,
     ) -> Callable[
         [
             Callable[[p.PreSteer[Any]], Maybe[UserMessage | Hold | Deny]]

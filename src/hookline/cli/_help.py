@@ -126,10 +126,13 @@ Each line of the file is a call, as JSON:
 
   {"name": "bash", "arguments": {"command": "rm -rf /"}, "expect": "denied"}
 
-`expect` is denied, the default, or asked. Each call is sent over the paths to
-its tool: a chat, a stream, sub-agents, handoffs, resumed chats, durable chats,
-the web protocols, an MCP server, a second process, and calls that a hook, a
-wrapper or an approver has changed, or that run after access was withdrawn. A
+`expect` is denied, the default, or asked, or redacted with a "secret", the text
+that the tool must not get. Each call is sent over the paths to its tool: a
+chat, a stream, sub-agents, handoffs, resumed chats, durable chats, the web
+protocols, an MCP server, a second process, and calls that a hook, a wrapper or
+an approver has changed, or that run after access was withdrawn. "changed" says
+that the tool ran with other arguments, and "not run" that it did not run, but
+that no guard refused the call, for example because a hook has answered it. A
 path that does not exist for the agent, or whose extra is not installed, is
 listed as left out, with the reason. The agent's hooks run; none of its tools,
 models or stores is called. The second process imports the agent anew. The exit

@@ -1,7 +1,7 @@
 """Stores that outlive the process: SQLite and PostgreSQL, based on SQLAlchemy.
 
-Install them with `pip install "hookline[sqlite]"` or `"hookline[postgres]"`. Their dependencies are
-imported only when a store is created.
+Install them with `pip install "hookline[sqlite]"` or `"hookline[postgres]"`. The driver of the
+database is imported only when a store is created.
 """
 
 from hookline.stores._sql import SQLStore

@@ -15,9 +15,16 @@ from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import msgspec
-import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
+
+try:
+    import sqlalchemy as sa
+    from sqlalchemy.exc import IntegrityError
+    from sqlalchemy.ext.asyncio import AsyncConnection
+except ModuleNotFoundError as exc:
+    raise ModuleNotFoundError(
+        f"hookline.stores needs {exc.name}: pip install 'hookline[sqlite]' or 'hookline[postgres]'",
+        name=exc.name,
+    ) from exc
 
 from hookline import ApprovalRequest, Conversation, Message
 from hookline.errors import ConversationBusyError, UsageError

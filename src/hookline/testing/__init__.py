@@ -12,7 +12,14 @@ from hookline.testing._descriptions import event_line, message_line
 from hookline.testing._events import collect, text_of_events
 from hookline.testing._expect import Expectation, expect
 from hookline.testing._guard_path import CallPath, LeftOutError, Passage, Walk
-from hookline.testing._guards import Expected, Probe, assert_asked, assert_denied, probe
+from hookline.testing._guards import (
+    Expected,
+    Probe,
+    assert_asked,
+    assert_denied,
+    assert_redacted,
+    probe,
+)
 from hookline.testing._model_server import Failure, ModelServer
 from hookline.testing._prefix import assert_prefix_kept
 from hookline.testing._recorder import Recorder, record
@@ -47,6 +54,7 @@ __all__ = [
     "assert_asked",
     "assert_denied",
     "assert_prefix_kept",
+    "assert_redacted",
     "call",
     "check_history",
     "collect",

@@ -6,10 +6,10 @@ The copy has the hooks of the agent on a bus of its own, so that nothing of the 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from hookline import Agent, Approve, Ask, Deny, HookBus, HookDef, Scope, Tool, ToolCall, define_hook
 from hookline.errors import HooklineError
@@ -18,8 +18,9 @@ from hookline.points import OnHook, PreToolCall
 from hookline.testing._script import ScriptedModel
 from hookline.testing._turn import call as call_of
 
-Passage: TypeAlias = Literal["denied", "asked", "ran", "not run"]
-"""The end of a path: the call was refused, asked about, run, or not run for another reason."""
+Passage: TypeAlias = Literal["denied", "asked", "ran", "changed", "not run"]
+"""The end of a path: the call was refused, asked about, run, run with other arguments only, or not
+run for another reason, such as an answer in place of the tool."""
 OURS: Final = "hookline probe"  # the name of the hooks on the paths
 SUB_AGENT: Final = "hookline_probe_sub_agent"
 NEXT: Final = "hookline_probe_next"  # the agent after a handoff
@@ -39,13 +40,17 @@ class CallPath:
     The tools of a copy only note the call.
     """
 
-    def __init__(self, agent: Agent[Any], call: ToolCall, deps: Any = None) -> None:
+    def __init__(
+        self, agent: Agent[Any], call: ToolCall, deps: Any = None, secret: str | None = None
+    ) -> None:
         self.agent = agent
         """The agent whose guards are proved."""
         self.call = call
         """The call that must not run."""
         self.deps = deps
         """The deps of each chat."""
+        self.secret = secret
+        """The text that must not reach the tool; None: the tool must not get the whole call."""
         self.is_approved = False
         """Whether a person or a hook allows the call, so that only a refusal holds it back."""
         self.guards: set[str] = set()
@@ -62,10 +67,14 @@ class CallPath:
         """Whether the call ran, or got as far as only a call that may run does."""
         self.runs = 0
         """How often the call ran."""
+        self.other: dict[str, Any] | None = None
+        """The other arguments with which the tool ran last."""
         self.on_run: Callable[[], Awaitable[None]] | None = None
         """Called when the call runs."""
         self.direct: frozenset[str] = frozenset()
         """The names of the hooks that refused the call in a plain chat."""
+        self.leads: dict[str, str | None] = {}
+        """The tools that lead to the agent of the call, which people approve; how each leads."""
         self.withdrawn = True
         """False: the guards let every call pass, as if access was withdrawn later."""
 
@@ -103,7 +112,7 @@ class CallPath:
     def _copy(
         self, bus: HookBus[Any], turns: tuple[Any, ...], options: dict[str, Any]
     ) -> Agent[Any]:
-        bus.add_hook("onHook", self._watch, inherit=True, name=OURS)
+        bus.add_hook("onHook", self.watch, inherit=True, name=OURS)
         opted_out = any(hook.off == "global_hooks=False" for hook in self.agent.hooks())
         if "tools" not in options:
             options.setdefault("scopes", self.scopes())
@@ -137,6 +146,8 @@ class CallPath:
                 self.runs += 1
                 if self.on_run is not None:
                     await self.on_run()
+            elif tool.name == self.call.name and arguments != self.harmless.arguments:
+                self.other = arguments
             return "noted"
 
         options: dict[str, Any] = {"validate": False, "idempotent": True, **changes}
@@ -149,12 +160,18 @@ class CallPath:
 
     def is_meant(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Return whether this is the call that must not run."""
-        return name == self.call.name and arguments == self.call.arguments
+        if name != self.call.name:
+            return False
+        if self.secret is not None:
+            return contains(arguments, self.secret)
+        return arguments == self.call.arguments
 
-    def _watch(self, ctx: OnHook[Any]) -> None:
+    def watch(self, ctx: OnHook[Any]) -> None:
+        """Note what a hook says about the call; an observer at `onHook`."""
         if ctx.point == "preToolCall" and ctx.hook != OURS:
             self.guards.add(ctx.hook)
-            if ctx.outcome in REFUSALS:
+            leads = ctx.outcome == "asked" and ctx.context.call.name in self.leads
+            if ctx.outcome in REFUSALS and not leads:
                 self.has_refused = True
                 self.refusers.add(ctx.hook)
             if ctx.outcome == "raised":
@@ -191,7 +208,9 @@ class CallPath:
             return "ran"
         if self.has_asked:
             return "asked"
-        return "denied" if self.has_refused else "not run"
+        if self.has_refused and (self.secret is None or self.other is None):
+            return "denied"
+        return "not run" if self.other is None else "changed"
 
     # ── the parts of a path ─────────────────────────────────────────────────────────────────
 
@@ -219,10 +238,15 @@ class CallPath:
 
         return define_hook("preToolCall", ask, name=OURS, priority=LAST, required=required)
 
-    async def deny(self, request: Any, run: Any) -> Deny:
-        """The approver of a path: nobody approves the call."""
-        self.has_asked = self.has_asked or self.is_meant(request.call.name, request.call.arguments)
-        return Deny("only a probe")
+    async def deny(self, request: Any, run: Any) -> Deny | Approve:
+        """The approver of a path: nobody approves the call, except without its secret."""
+        arguments = request.call.arguments
+        if request.call.name in self.leads:
+            return Approve()
+        is_meant = self.is_meant(request.call.name, arguments)
+        self.has_asked = self.has_asked or is_meant
+        is_clean = self.secret is not None and arguments != self.harmless.arguments
+        return Approve() if is_clean and not is_meant else Deny("only a probe")
 
     async def approve(self, request: Any, run: Any) -> Approve:
         """An approver that approves the call as it stands."""
@@ -258,6 +282,16 @@ def changing(arguments: Mapping[str, Any]) -> HookDef:
         return await proceed(ctx.call.replace(arguments=arguments))
 
     return define_hook("aroundToolCall", change, name=OURS, priority=LAST)
+
+
+def contains(value: object, text: str) -> bool:
+    """Return whether JSON data contains a text, also in its keys."""
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, object]", value)
+        return any(text in key or contains(item, text) for key, item in items.items())
+    if isinstance(value, (list, tuple)):
+        return any(contains(item, text) for item in cast("Sequence[object]", value))
+    return text in str(value)
 
 
 def _empty(value: object) -> Any:

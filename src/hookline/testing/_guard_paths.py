@@ -88,7 +88,7 @@ async def _beside_a_stop(path: CallPath) -> None:
         path.has_refused = True  # no call of this step may begin now
         return Stop("only a probe")
 
-    first = call_of(path.call.name, dict(path.harmless.arguments), id="first")
+    first = call_of(path.call.name, dict(path.harmless.arguments), call_id="first")
     hook = define_hook("preToolCall", stop, name=OURS, priority=LAST)
     await path.chat(path.guarded([first, path.turn()]), hook, approver=path.approve)
 

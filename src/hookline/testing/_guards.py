@@ -8,16 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from hookline import Agent, ToolCall
 from hookline.errors import ToolArgumentsError, UsageError
 from hookline.models import ProviderTool
-from hookline.testing._guard_path import CallPath, LeftOutError, Passage, Walk
+from hookline.testing._guard_family import FAMILY_PATHS, routes
+from hookline.testing._guard_path import CallPath, LeftOutError, Passage, Walk, contains
 from hookline.testing._guard_paths import PATHS, PROVIDER_PATHS
 
-Expected: TypeAlias = Literal["denied", "asked"]
-"""What a guard must do with a call."""
+Expected: TypeAlias = Literal["denied", "asked", "redacted"]
+"""What must become of a call: it is refused, asked about, or its tool does not get the secret."""
+_HOLDS: Final[dict[Expected, tuple[Passage, ...]]] = {
+    "denied": ("denied",),
+    "asked": ("asked", "denied"),
+    "redacted": ("changed", "denied", "not run"),
+}
+_DIRECT: Final[dict[Expected, Passage]] = {"asked": "asked", "redacted": "changed"}
+"""The only passage that holds in a plain chat."""
 
 
 @dataclass
@@ -28,6 +36,8 @@ class Probe:
     """The call that was sent."""
     passages: dict[str, Passage] = field(default_factory=dict[str, Passage])
     """The passage on each path, by the name of the path."""
+    other: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    """The arguments with which the tool ran where the passage is "changed"."""
     left_out: dict[str, str] = field(default_factory=dict[str, str])
     """The paths that were left out, with the reason."""
     approved_paths: set[str] = field(default_factory=set[str])
@@ -43,20 +53,21 @@ class Probe:
         A person who changes a call approves it, so only a refusal holds on a path with an answer.
         """
         return [
-            path
-            for path in self.passages
-            if expected == "denied" or path not in self.approved_paths
+            path for path in self.passages if expected != "asked" or path not in self.approved_paths
         ]
 
     def failures(self, expected: Expected) -> list[str]:
         """The paths on which the call passed.
 
-        If a question is expected, a refusal counts too, but not on the direct path.
+        If a question or a redaction is expected, a refusal counts too, but not in a plain chat.
         """
-        holds = ("denied",) if expected == "denied" else ("asked", "denied")
-        failures = [path for path in self.paths(expected) if self.passages[path] not in holds]
-        direct = self.passages.get("chat") == "denied" and expected == "asked"
-        return ["chat", *failures] if direct else failures
+        failures: list[str] = []
+        for path in self.paths(expected):
+            passage = self.passages[path]
+            only = _DIRECT.get(expected, passage) if path == "chat" else passage
+            if passage not in _HOLDS[expected] or passage != only:
+                failures.append(path)
+        return failures
 
 
 async def probe(
@@ -65,28 +76,26 @@ async def probe(
     *,
     deps: Any = None,
     paths: Mapping[str, Walk] | None = None,
+    secret: str | None = None,
 ) -> Probe:
     """Send the call over the paths to its tool; returns the passages.
 
-    `paths` has further paths by name, such as one through a server of your own. Raises UsageError
-    if the agent has no such tool, or if the tool refuses the arguments.
+    `paths` has further paths by name, such as one through a server of your own. A tool of a
+    sub-agent, or of an agent after a handoff, has fewer paths, without those of `paths`. With
+    `secret=`, a part of an argument, the call "ran" wherever the tool gets this text. Raises
+    UsageError if the agent has no such tool, or if the tool refuses the arguments.
     """
-    entry = agent.scopes.tools.get(call.name)
-    if entry is None:
+    if secret is not None and not (secret and contains(call.arguments, secret)):
         raise UsageError(
-            f"agent {agent.name!r} has no tool {call.name!r}; call one of its tools: "
-            f"{', '.join(map(repr, agent.scopes.tools)) or 'none'}"
+            f"secret={secret!r} is in no argument of {call.name}({dict(call.arguments)!r}); pass a "
+            "text of the arguments that the tool must not get"
         )
-    tool = entry[0]
+    way, tool = _tool_of(agent, call.name)
     result, direct, broken = Probe(call), frozenset[str](), dict[str, list[str]]()
-    walks = {**PATHS, **(paths or {})}
-    if isinstance(tool, ProviderTool):
-        walks = PROVIDER_PATHS
-    else:
-        _check_arguments(tool, call)
-    for name, walk in walks.items():
-        path = CallPath(agent, call, deps)
+    for name, walk in _walks(tool, call, paths, is_below=bool(way)).items():
+        path = CallPath(agent, call, deps, secret)
         path.direct = direct
+        path.leads = {tool.name: tool.leads for tool in way}
         try:
             await walk(path)
         except LeftOutError as exc:
@@ -96,6 +105,8 @@ async def probe(
             exc.add_note(f"raised by the probe {call.name}({dict(call.arguments)!r}), path: {name}")
             raise
         result.passages[name] = path.passage
+        if path.passage == "changed" and path.other is not None:
+            result.other[name] = path.other
         if path.is_approved:
             result.approved_paths.add(name)
         result.guards |= path.guards
@@ -105,6 +116,31 @@ async def probe(
             direct = frozenset(path.refusers)
     result.notes = _notes(agent, direct, broken)
     return result
+
+
+def _walks(
+    tool: Any, call: ToolCall, paths: Mapping[str, Walk] | None, *, is_below: bool
+) -> Mapping[str, Walk]:
+    """The paths to a tool; raises UsageError if the tool refuses the arguments."""
+    if isinstance(tool, ProviderTool):
+        return PROVIDER_PATHS
+    _check_arguments(tool, call)
+    return FAMILY_PATHS if is_below else {**PATHS, **(paths or {})}
+
+
+def _tool_of(agent: Agent[Any], name: str) -> tuple[tuple[Any, ...], Any]:
+    """The tool with this name, and the tools that lead to its agent."""
+    entry = agent.scopes.tools.get(name)
+    if entry is not None:
+        return (), entry[0]
+    others = {tool.name: (way, tool) for way, tool in reversed([*routes(agent)])}
+    if name not in others:
+        names = ", ".join(map(repr, (*agent.scopes.tools, *others))) or "none"
+        raise UsageError(
+            f"agent {agent.name!r} has no tool {name!r}, nor have its sub-agents; call one of "
+            f"their tools: {names}"
+        )
+    return others[name]
 
 
 def _notes(agent: Agent[Any], refusers: Set[str], broken: Mapping[str, list[str]]) -> list[str]:
@@ -133,15 +169,22 @@ def _check_arguments(tool: Any, call: ToolCall) -> None:
 
 
 def _check(result: Probe, expected: Expected) -> None:
-    paths = result.passages
     failures = result.failures(expected)
     if failures:
-        lines = "\n".join([*(f"  {name}: {paths[name]}" for name in failures), *result.notes])
+        lines = "\n".join([*(_line(result, name) for name in failures), *result.notes])
+        if expected == "denied" and result.other:
+            lines += "\nif a hook shall change the call, use assert_redacted"
         call = result.call
         raise AssertionError(
             f"the call {call.name}({dict(call.arguments)!r}) must be {expected}, but was not:\n"
             f"{lines}"
         )
+
+
+def _line(result: Probe, path: str) -> str:
+    """The passage on a path, with the arguments of a tool that got others."""
+    other = result.other.get(path)
+    return f"  {path}: {result.passages[path]}" + ("" if other is None else f", ran with {other!r}")
 
 
 async def assert_denied(
@@ -177,3 +220,22 @@ async def assert_asked(
     AssertionError.
     """
     _check(await probe(agent, call, deps=deps, paths=paths), "asked")
+
+
+async def assert_redacted(
+    agent: Agent[Any],
+    call: ToolCall,
+    secret: str,
+    *,
+    deps: Any = None,
+    paths: Mapping[str, Walk] | None = None,
+) -> None:
+    """Check that the tool never gets a secret of its call, on every path to the tool.
+
+    `await assert_redacted(agent, call("send", text="My card: 4111"), "4111")`. The tool must run
+    without the secret in a plain chat; on the other paths, the call may also be refused. Like
+    `assert_denied`, it takes further paths, calls no tool, model or store of the agent, and raises
+    AssertionError. Raises UsageError if no argument contains the secret.
+    """
+    result = await probe(agent, call, deps=deps, paths=paths, secret=secret)
+    _check(result, "redacted")

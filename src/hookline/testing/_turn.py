@@ -54,26 +54,26 @@ def call(
     arguments: Mapping[str, Any] | None = None,
     /,
     *,
-    id: str | None = None,
+    call_id: str | None = None,
     **more: Any,
 ) -> ToolCall:
     """Make a call for a script: `call("weather", city="Paris")`.
 
-    Without `id=`, the script numbers its calls: "call_1", "call_2" and so on. For an argument that
-    is named `id`, use a dict: `call("find", {"id": 7})`. Raises TypeError for an id that is not a
-    str.
+    Without `call_id=`, the script numbers its calls: "call_1", "call_2" and so on. For an argument
+    that is named `call_id`, use a dict: `call("find", {"call_id": 7})`. Raises TypeError for an id
+    that is not a str.
     """
-    if id is not None and not isinstance(id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if call_id is not None and not isinstance(call_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(
-            f"id={id!r} is the id of the call and must be a str; "
-            f'pass an argument named id as call({name!r}, {{"id": {id!r}}})'
+            f"call_id={call_id!r} is the id of the call and must be a str; "
+            f'pass an argument named call_id as call({name!r}, {{"call_id": {call_id!r}}})'
         )
-    return ToolCall(id=id or "", name=name, arguments={**(arguments or {}), **more})
+    return ToolCall(id=call_id or "", name=name, arguments={**(arguments or {}), **more})
 
 
-def raw_call(name: str, text: str, id: str | None = None) -> ToolCall:
+def raw_call(name: str, text: str, call_id: str | None = None) -> ToolCall:
     """Make a call with exactly this text as its arguments, such as invalid or truncated JSON."""
-    return ToolCall(id=id or "", name=name, raw=text)
+    return ToolCall(id=call_id or "", name=name, raw=text)
 
 
 # ── one turn ────────────────────────────────────────────────────────────────────────────────

@@ -98,11 +98,11 @@ def app(
     value is None, front ends may only read the key. `ag_ui_context=True` adds the front end's
     context to the prompt. `edits=False` refuses approvals with changed arguments. `approvals=False`
     refuses all answers to approvals, for applications that use `resume_detached`. `approvers=` is a
-    function that says whether a principal may answer a request: only those principals can, at
-    `GET /approvals` and `POST /approvals`. `policies=` is a function that returns, for a principal,
-    the policies that it may try out on its own stored conversations: a mapping from names to hooks.
-    Raises UsageError for options that are invalid or
-    contradict each other.
+    function of a principal, a request and the principal who asked, that says whether the first may
+    answer the request: only those principals can, at `GET /approvals` and `POST /approvals`.
+    `policies=` is a function that returns, for a principal, the policies that it may try out on its
+    own stored conversations: a mapping from names to hooks. Raises UsageError for options that are
+    invalid or contradict each other.
     """
     if token is None and authorize is None:
         token = token_urlsafe(24)

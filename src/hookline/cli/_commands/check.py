@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -28,9 +28,14 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     arguments: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     expect: Expected = "denied"
+    secret: str | None = None
 
 
-def calls_in(path: str) -> list[tuple[ToolCall, Expected]]:
+Line: TypeAlias = tuple[ToolCall, Expected, str | None]
+"""A call, what must become of it, and the text that its tool must not get."""
+
+
+def calls_in(path: str) -> list[Line]:
     """Read the calls of a file, one JSON object a line; raises UsageError for a wrong line."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
@@ -38,7 +43,7 @@ def calls_in(path: str) -> list[tuple[ToolCall, Expected]]:
         raise UsageError(
             f"--probe {path} cannot be read ({exc}); pass a file with one call a line"
         ) from exc
-    calls: list[tuple[ToolCall, Expected]] = []
+    calls: list[Line] = []
     for number, line in enumerate(lines, 1):
         if line.strip():
             calls.append(_call_in(line, f"{path}:{number}"))
@@ -47,15 +52,20 @@ def calls_in(path: str) -> list[tuple[ToolCall, Expected]]:
     return calls
 
 
-def _call_in(line: str, where: str) -> tuple[ToolCall, Expected]:
+def _call_in(line: str, where: str) -> Line:
     try:
         data = msgspec.json.decode(line, type=_Line)
     except msgspec.MsgspecError as exc:
         raise UsageError(
             f'{where}: {line!r} must be like {{"name": "bash", "arguments": {{"command": "rm"}}, '
-            f'"expect": "denied"}}; expect is "denied" or "asked" ({exc})'
+            f'"expect": "denied"}}; expect is "denied", "asked" or "redacted" ({exc})'
         ) from exc
-    return call(data.name, data.arguments), data.expect
+    if (data.expect == "redacted") != (data.secret is not None):
+        raise UsageError(
+            f'{where}: "expect": "redacted" and "secret" belong together; add "secret", the text '
+            "of the arguments that the tool must not get"
+        )
+    return call(data.name, data.arguments), data.expect, data.secret
 
 
 def check(target: str, path: str, screen: Screen, *, deps: str | None) -> int:
@@ -68,7 +78,7 @@ def check(target: str, path: str, screen: Screen, *, deps: str | None) -> int:
 async def _check(
     value: Any,
     target: str,
-    calls: list[tuple[ToolCall, Expected]],
+    calls: list[Line],
     screen: Screen,
     *,
     deps: str | None,
@@ -77,8 +87,10 @@ async def _check(
     results: list[tuple[Probe, Expected]] = []
     async with aclosing(SecondProcess(target, deps)) as second:
         paths = {**DOOR_PATHS, **second.paths}
-        for tool_call, expected in calls:
-            result = await probe(agent, tool_call, deps=await make_deps(), paths=paths)
+        for tool_call, expected, secret in calls:
+            result = await probe(
+                agent, tool_call, deps=await make_deps(), paths=paths, secret=secret
+            )
             results.append((result, expected))
     failed = False
     for result, expected in results:
@@ -104,7 +116,10 @@ def _lines(result: Probe, expected: Expected, failures: list[str]) -> Iterator[s
     arguments = json.dumps(result.call.arguments, ensure_ascii=True)
     yield f"{mark:<5} {result.call.name} {arguments}  {verdict} on {paths}"
     for path in failures:
-        yield f"      {result.passages[path]}: {path}"
+        other = result.other.get(path)
+        yield f"      {result.passages[path]}: {path}" + (
+            "" if other is None else f", ran with {json.dumps(other, ensure_ascii=True)}"
+        )
     for path, reason in result.left_out.items():
         yield f"      left out: {path} ({reason})"
     for note in result.notes:

@@ -38,7 +38,7 @@ def ask_first(ctx: PreToolCall) -> Ask:
     """Ask before each call. `hookline hooks app:agent` lists the hooks."""
     return Ask(f"Look up the weather in {ctx.call.arguments.get('city')}?")
 '''
-TEST: Final = '''"""Run it with: python -m pytest, or: python test_app.py"""
+TEST: Final = '''"""Run it with: python test_app.py, or, if pytest is installed: python -m pytest"""
 
 import asyncio
 

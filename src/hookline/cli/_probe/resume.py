@@ -32,6 +32,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """The ids of the requests to approve."""
     name: str
     arguments: dict[str, Any]
+    secret: str | None = None
+    """The text that must not reach the tool; None: the whole call must not run."""
     edited: bool = False
     """Whether the approval changes the arguments to those of the call that must not run."""
 
@@ -48,7 +50,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _carry_out(order: Order, agent: Agent[Any], deps: Any) -> Outcome:
-    path = CallPath(agent, call(order.name, order.arguments), deps)
+    path = CallPath(agent, call(order.name, order.arguments), deps, order.secret)
     answers = dict.fromkeys(order.requests, path.edited if order.edited else Approve())
     store: Any = resolve_store(order.store)
     async with store:

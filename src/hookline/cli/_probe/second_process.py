@@ -81,6 +81,7 @@ class SecondProcess:
             requests=requests,
             name=path.call.name,
             arguments=dict(path.call.arguments),
+            secret=path.secret,
             edited=edited,
         )
         outcome = await self._send(order)

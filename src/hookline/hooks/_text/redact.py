@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from hookline import (
+    Deny,
     Message,
     MessageChanges,
     ModelRequest,
@@ -49,6 +50,12 @@ from hookline.points import (
     OnToolCallResult,
     PreMessage,
     PreMessageUpdate,
+    PreSteer,
+    PreToolCall,
+)
+
+_REFUSED: Final = Deny(
+    "the arguments have a text that redact() keeps from tools; make the call without this text"
 )
 
 
@@ -78,6 +85,8 @@ def redact(
         add("aroundRequest", mine.request, priority=LAST),
         add("onDelta", mine.delta, priority=LAST),
         add("onResponse", mine.response, priority=LAST, keeps_deltas=True),
+        add("preSteer", mine.steer, priority=LAST, early=True),
+        *((add("preToolCall", mine.call, priority=LAST),) if arguments else ()),
         add("aroundToolCall", mine.tool_call, priority=LAST),
         add("onToolCallResult", mine.result, priority=LAST),
         add("onToolCallError", mine.error, priority=LAST),
@@ -158,6 +167,13 @@ class _Hooks:
         )
         return response.replace(parts=tuple(parts))
 
+    def call(self, ctx: PreToolCall[Any]) -> ToolCall | Deny | None:
+        """Redact a call; refuse one that a person or a hook has changed since."""
+        arguments = self._redactor.data(ctx.call.arguments)
+        if arguments == ctx.call.arguments:
+            return None
+        return _REFUSED if ctx.again else ctx.call.replace(arguments=arguments, raw=None)
+
     async def tool_call(
         self, ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, ToolResult | ToolFailure]
     ) -> ToolResult | ToolFailure:
@@ -171,6 +187,9 @@ class _Hooks:
 
     def error(self, ctx: OnToolCallError[Any]) -> ToolFailure:
         return self._clean.error(ctx.error)
+
+    def steer(self, ctx: PreSteer[Any]) -> UserMessage:
+        return self._clean.parts(ctx.message)
 
     def message(self, ctx: PreMessage[Any]) -> Message:
         return self._clean.message(ctx.message)

@@ -45,7 +45,11 @@ class Clean:
 
     def _ran(self, ran: RanCall) -> RanCall:
         note = ran.note and self._redactor.text(ran.note)
-        return ran if note == ran.note else ran.replace(note=note)
+        arguments = ran.arguments
+        if arguments is not None and self._arguments:
+            arguments = self._redactor.data(arguments)
+        same = (note, arguments) == (ran.note, ran.arguments)
+        return ran if same else ran.replace(note=note, arguments=arguments)
 
     def parts(self, holder: M, *, calls: bool = True) -> M:
         """Redact the parts of an object."""

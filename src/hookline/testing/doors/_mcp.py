@@ -77,7 +77,8 @@ def _not_approved(**reply: Any) -> Walk:
     async def walk(path: CallPath) -> None:
         async with mcp_client(path.guarded()) as client:
             result = await client.call()
-            path.has_asked = "inputRequests" in result
+            shown = path.secret is None or path.secret in str(result)
+            path.has_asked = "inputRequests" in result and shown
             await client.answer(result, **reply)
 
     return walk

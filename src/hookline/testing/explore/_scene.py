@@ -8,7 +8,13 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from hypothesis import strategies as st
+
+try:
+    from hypothesis import strategies as st
+except ModuleNotFoundError as exc:
+    raise ModuleNotFoundError(
+        f"hookline.testing.explore needs {exc.name}: pip install 'hookline[explore]'", name=exc.name
+    ) from exc
 
 from hookline.errors import UsageError
 from hookline.testing.explore._arguments import Arguments, Domain

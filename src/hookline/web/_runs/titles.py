@@ -1,7 +1,8 @@
 """The title of a conversation: the first words of its first message, as the message is stored.
 
 A hook that runs after all other hooks at preMessage sets the title, so the title contains only what
-they have left of the message. The store writes both together.
+they have left of the message. The store writes both together. A title of a user passes the hooks at
+preMessageUpdate, as the text of a message in a conversation of its own.
 """
 
 from __future__ import annotations
@@ -9,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from hookline import HookDef, UserMessage, define_hook
+from hookline import (
+    Agent,
+    Conversation,
+    HookDef,
+    MessageChanges,
+    Text,
+    UserMessage,
+    define_hook,
+)
 from hookline.points import PreMessage
 
 TITLE: Final = 60
@@ -23,10 +32,21 @@ def titling(on_title: Callable[[str], None] = lambda title: None) -> HookDef:
 
     def title(ctx: PreMessage[Any]) -> None:
         if isinstance(ctx.message, UserMessage) and not ctx.run.meta.get("title"):
-            words = " ".join(ctx.message.text.split())
-            if words:
-                short = words if len(words) <= TITLE else f"{words[: TITLE - 1]}…"
+            short = _short(ctx.message.text)
+            if short:
                 ctx.run.meta["title"] = short
                 on_title(short)
 
     return define_hook("preMessage", title, name=HOOK, priority=LAST)
+
+
+async def title_of(agent: Agent[Any], text: str, **options: Any) -> str:
+    """Return a user's title as the hooks at preMessageUpdate leave it."""
+    draft = Conversation([UserMessage(id=HOOK, parts=(Text(text),))])
+    message = await agent.update_message(draft, HOOK, MessageChanges(text=text), **options)
+    return _short(message.text)
+
+
+def _short(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= TITLE else f"{words[: TITLE - 1]}…"

@@ -24,8 +24,10 @@ from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Index, read_conversation_key
 from hookline.web._site.detached import resume_detached
 
-Approvers: TypeAlias = Callable[[str, ApprovalRequest], bool | Awaitable[bool]]
-"""Decides whether this principal may answer this request."""
+Approvers: TypeAlias = Callable[[str, ApprovalRequest, str], bool | Awaitable[bool]]
+"""Decides whether a principal may answer a request of the principal who is the last argument."""
+_Entry: TypeAlias = tuple[ApprovalRequest, str]
+"""A request with the conversation id of its client, and the principal who asked."""
 
 
 class Inbox:
@@ -41,8 +43,10 @@ class Inbox:
 
     async def get(self, principal: str) -> Reply:
         """List the pending requests that the principal may answer, the oldest first."""
-        requests = await self._requests_for(principal)
-        return json_reply({"approvals": [_entry(request) for request in requests]})
+        entries = await self._entries_for(principal)
+        return json_reply(
+            {"approvals": [{**plain(request), "principal": asker} for request, asker in entries]}
+        )
 
     async def post(self, http: Request, principal: str) -> Reply:
         """Answer one request; its chat continues without a reader."""
@@ -50,9 +54,9 @@ class Inbox:
         body = read_object(await http.body(caps.body_bytes, caps.send))
         id, note = text_of(body.get("id"), "id"), body.get("note")
         decision = decision_of(body.get("approved"), body.get("reason"), body.get("arguments"))
-        requests = await self._requests_for(principal)
-        waiting = next((request for request in requests if request.id == id), None)
-        if waiting is None:
+        entries = await self._entries_for(principal)
+        entry = next((entry for entry in entries if entry[0].id == id), None)
+        if entry is None:
             raise Refused(
                 409, "This approval is not waiting for an answer; load the approvals again."
             )
@@ -61,7 +65,7 @@ class Inbox:
         changes: dict[str, Any] = {"by": principal or None}
         if note is not None and body["approved"]:
             changes["note"] = text_of(note, "note")
-        asker, name = read_conversation_key(waiting.conversation_id or "")
+        name, asker = entry[0].conversation_id or "", entry[1]
         ask = AnswerRequest(
             http=http,
             principal=asker,
@@ -83,27 +87,22 @@ class Inbox:
         self._index.touch(asker, name, conversation)
         return json_reply({"decided": id}, 202)
 
-    async def _requests_for(self, principal: str) -> list[ApprovalRequest]:
-        requests: list[ApprovalRequest] = []
+    async def _entries_for(self, principal: str) -> list[_Entry]:
+        entries: list[_Entry] = []
         for request in await self._config.store.pending():
-            if request.conversation_id is None or not _is_ours(request.conversation_id):
+            entry = _entry(request)
+            if entry is None:
                 continue
-            answer = self._approvers(principal, request)
+            answer = self._approvers(principal, *entry)
             if (await answer if isawaitable(answer) else answer) is True:
-                requests.append(request)
-        return sorted(requests, key=lambda request: request.asked_at or 0.0)
+                entries.append(entry)
+        return sorted(entries, key=lambda entry: entry[0].asked_at or 0.0)
 
 
-def _is_ours(key: str) -> bool:
-    """Whether the key comes from a route of `app`."""
+def _entry(request: ApprovalRequest) -> _Entry | None:
+    """The request as its client knows it, and who asked; None if no route of `app` made the key."""
     try:
-        read_conversation_key(key)
+        asker, name = read_conversation_key(request.conversation_id or "")
     except UsageError:
-        return False
-    return True
-
-
-def _entry(request: ApprovalRequest) -> dict[str, Any]:
-    """Show a request, with the principal who asked."""
-    asker, name = read_conversation_key(request.conversation_id or "")
-    return {**plain(request.replace(conversation_id=name)), "principal": asker}
+        return None
+    return request.replace(conversation_id=name), asker

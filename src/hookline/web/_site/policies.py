@@ -13,7 +13,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
-from secrets import token_hex
 from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 
@@ -21,8 +20,7 @@ from hookline import Agent
 from hookline.replay import Record, Verdict, records_of, replay
 from hookline.web._http.messages import Reply, Request, json_reply
 from hookline.web._http.refused import Refused
-from hookline.web._protocols.incoming import Incoming, read_object, text_of
-from hookline.web._site.answers.queued import AnswerRequest
+from hookline.web._protocols.incoming import read_object, text_of
 from hookline.web._site.answers.remote import deps_of, hooks_of
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Entry, Index, conversation_key
@@ -81,17 +79,9 @@ class PolicyRoutes:
         reply: dict[str, Any] = {"policy": name, "chats": len(chats), "more": more}
         if not chats:
             return json_reply({**reply, "differ": 0, "counts": {}, "verdicts": [], "inexact": {}})
-        ask = AnswerRequest(
-            http=http,
-            principal=principal,
-            protocol="native",
-            incoming=Incoming(),
-            id="",
-            run=token_hex(6),
-        )
-        deps = await deps_of(self._config, ask)
+        deps = await deps_of(self._config, http, principal)
         agent: Agent[Any] = self._config.agent
-        chat_hooks = await hooks_of(self._config, ask)
+        chat_hooks = await hooks_of(self._config, http, principal)
         if chat_hooks is not None:
             more_hooks: Any = SimpleNamespace(hooks=chat_hooks)  # of any form that a chat takes
             agent = agent.twin(hooks=[more_hooks])

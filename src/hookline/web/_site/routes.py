@@ -34,7 +34,8 @@ from hookline.web._page.files import Page
 from hookline.web._page.timelines import Timeline, Timelines
 from hookline.web._protocols.incoming import id_of, read_object, text_of
 from hookline.web._runs.points import OnFeedback
-from hookline.web._runs.titles import TITLE
+from hookline.web._runs.titles import TITLE, title_of
+from hookline.web._site.answers.remote import deps_of, hooks_of
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Index, conversation_key
 from hookline.web._site.markdown import MarkdownParser
@@ -46,6 +47,7 @@ class Routes:
     """The routes of a site, except those for chats."""
 
     def __init__(self, config: SiteConfig, index: Index) -> None:
+        self._config = config
         self._agent: Agent[Any] = config.agent
         self._store = config.store
         self._index = index
@@ -98,6 +100,12 @@ class Routes:
         if not 0 < len(title) <= TITLE:
             raise Refused(400, f"A title must have 1 to {TITLE} characters.")
         conversation = await self._find(principal, id)
+        title = await title_of(
+            self._agent,
+            title,
+            deps=await deps_of(self._config, request, principal),
+            hooks=await hooks_of(self._config, request, principal),
+        )
         if conversation.busy:
             raise _busy()
         conversation.meta["title"] = title

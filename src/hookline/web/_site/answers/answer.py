@@ -159,9 +159,9 @@ class Answers:
             )
         options = dict(config.options)
         if config.deps is not None:
-            options["deps"] = await deps_of(config, request)
+            options["deps"] = await deps_of(config, request.http, request.principal)
         hooks: list[Any] = []
-        chat_hooks = await hooks_of(config, request)
+        chat_hooks = await hooks_of(config, request.http, request.principal)
         if chat_hooks is not None:
             hooks.append(SimpleNamespace(hooks=chat_hooks))  # a list cannot contain a dict of hooks
         if not conversation.meta.get("title"):

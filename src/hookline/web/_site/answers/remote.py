@@ -7,6 +7,7 @@ from inspect import isawaitable
 from typing import Any, Literal
 
 from hookline import Conversation
+from hookline.web._http.messages import Request
 from hookline.web._http.refused import Refused
 from hookline.web._protocols.table import release_for
 from hookline.web._site.answers.queued import AnswerRequest
@@ -32,23 +33,25 @@ async def follow(config: SiteConfig, index: Index, principal: str, id: str) -> R
     return run
 
 
-async def deps_of(config: SiteConfig, request: AnswerRequest) -> Any:
+async def deps_of(config: SiteConfig, http: Request, principal: str) -> Any:
     """Call `deps=` for a request."""
-    return await _call("deps", config, request)
+    return await _call("deps", config, http, principal)
 
 
-async def hooks_of(config: SiteConfig, request: AnswerRequest) -> Any:
+async def hooks_of(config: SiteConfig, http: Request, principal: str) -> Any:
     """Call `hooks=` for a request."""
-    return await _call("hooks", config, request)
+    return await _call("hooks", config, http, principal)
 
 
-async def _call(name: Literal["deps", "hooks"], config: SiteConfig, request: AnswerRequest) -> Any:
+async def _call(
+    name: Literal["deps", "hooks"], config: SiteConfig, http: Request, principal: str
+) -> Any:
     """Call a function of the application; the log names the function if it raises."""
     function = getattr(config, name)
     if function is None:
         return None
     try:
-        value = function(request.http.scope, request.principal)
+        value = function(http.scope, principal)
         return await value if isawaitable(value) else value
     except Exception as exc:
         raise refused_for(exc, config.describe_error, what=f"{name}= raised") from exc
@@ -58,7 +61,7 @@ async def _prepare(
     config: SiteConfig, index: Index, request: AnswerRequest
 ) -> tuple[Conversation, Any]:
     """Load what a chat needs."""
-    deps = await deps_of(config, request)
+    deps = await deps_of(config, request.http, request.principal)
     return await index.open(request.principal, request.id), deps
 
 
