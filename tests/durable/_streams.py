@@ -17,8 +17,8 @@ async def runs_of(client: Any, prefix: str, key: str) -> list[list[Any]]:
         for id, fields in await client.xrange(name):
             if NAMES in fields:
                 continue
-            assert int(id.partition(b"-")[2]) - 1 == len(run), "a gap"
             assert fields.get(END) != LOSS, "given up"
+            assert int(id.partition(b"-")[2]) - 1 == len(run), f"a gap: {name} {id} {len(run)}"
             if LINES in fields:
                 run += [item for _, item in items_of(fields[LINES])]
         found.append(run)
