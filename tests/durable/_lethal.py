@@ -1,7 +1,8 @@
 """A worker whose process dies in a step of one chat, and of no other; and its supervisor.
 
 The arguments of the worker: the engine, its address, options as JSON, a trace, and where it dies:
-"model", "tool", or "again": in a tool that may not run twice, which its model requests again.
+"model", "tool", or "again": in a tool that may not run twice, which its model requests again. The
+last argument is for how many seconds a call of the tool takes.
 """
 
 from __future__ import annotations
@@ -58,9 +59,12 @@ def up_of(trace: Path | str) -> Path:
 class Supervisor:
     """Begins a worker again whenever it dies, a limited number of times."""
 
-    def __init__(self, engine: Engine, trace: Path, where: str, **options: float) -> None:
+    def __init__(
+        self, engine: Engine, trace: Path, where: str, work: float, **options: float
+    ) -> None:
         options = {**engine.options(), **options}
-        self.arguments = engine.name, engine.address, json.dumps(options), str(trace), where
+        settings = json.dumps(options), str(trace), where, str(work)
+        self.arguments = engine.name, engine.address, *settings
         self.up = up_of(trace)
         self.deaths = 0
         self.down = 0.0
@@ -88,9 +92,9 @@ class Supervisor:
 
 @asynccontextmanager
 async def supervised(
-    engine: Engine, trace: Path, where: str, **options: float
+    engine: Engine, trace: Path, where: str, work: float = 0.3, **options: float
 ) -> AsyncIterator[Supervisor]:
-    supervisor = Supervisor(engine, trace, where, **options)
+    supervisor = Supervisor(engine, trace, where, work, **options)
     running = asyncio.create_task(supervisor.run())
     try:
         yield supervisor
@@ -128,7 +132,9 @@ async def register(engine: Engine, client: Client) -> None:
         await client.result(await client.start("Hi."))
 
 
-async def main(engine: str, address: str, options: str, trace: str, where: str) -> None:
+async def main(
+    engine: str, address: str, options: str, trace: str, where: str, seconds: str
+) -> None:
     lines = Trace(trace)
 
     @tool(idempotent=where != "again")
@@ -138,7 +144,7 @@ async def main(engine: str, address: str, options: str, trace: str, where: str) 
             lines.note("poison", "dies")
             os._exit(9)
         lines.note(run.chat_id, "begins")
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(float(seconds))
         return "worked"
 
     agent: Agent[Any] = Agent(Model(where), tools=[work], runtime=Durable())

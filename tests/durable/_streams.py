@@ -44,8 +44,8 @@ async def runs_of(client: Any, prefix: str, key: str) -> list[list[Any]]:
         for id, fields in await client.xrange(name):
             if b"k" in fields:  # what a life of the chat begins with
                 continue
-            assert int(id.partition(b"-")[2]) - 1 == len(run), "a gap"
             assert fields.get(b"x") != b"lost", "given up"
+            assert int(id.partition(b"-")[2]) - 1 == len(run), f"a gap: {name} {id} {len(run)}"
             if b"e" in fields:
                 run += events_of(fields[b"e"])
         found.append(run)

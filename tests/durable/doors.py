@@ -34,6 +34,8 @@ class Doors:
         self._ids: dict[str, str] = {}  # of the clients, by the id in the chat
         self._over: dict[str, asyncio.Event] = {}
         self._readers: dict[str, list[asyncio.Task[list[tuple[str, str]]]]] = {}
+        self.in_history: dict[str, set[str]] = {}
+        """The messages that a client with an approval to answer has found in the history."""
 
     def _path(self, id: str) -> tuple[str, str]:
         protocol = PROTOCOLS[int(id.rpartition("-")[2]) % len(PROTOCOLS)]
@@ -92,7 +94,7 @@ class Doors:
         """Approve what a chat waits for, if it waits, and read the stream of the response.
 
         A run can begin and end between two requests for the stream, but not unread by whoever has
-        begun it.
+        begun it. What the first run has delivered is in the history that its client reads here.
         """
         protocol, path = self._path(id)
         shown = await self._ask("GET", f"{path}/messages")
@@ -100,6 +102,7 @@ class Doors:
             return
         body = approval_in(protocol, id, shown.json())
         if body is not None:
+            self.in_history[id] = {message["id"] for message in shown.json()["messages"]}
             self._readers[id].append(asyncio.create_task(self._begin(protocol, body)))
 
     async def told(self, id: str) -> list[tuple[str, str]]:

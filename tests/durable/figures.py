@@ -331,15 +331,15 @@ class Beside(NamedTuple):
     interruptions: Interruptions
 
 
-async def beside(engine: Engine, poison: bool, count: int = 20) -> Beside:
-    """Run good chats, beside a poison chat or alone."""
+async def beside(engine: Engine, work: float, poison: bool, count: int = 20) -> Beside:
+    """Run good chats, beside a poison chat or alone; the tool of each takes `work` seconds."""
     good = [f"good-{n}" for n in range(count)]
     options = {"max_deaths": MAX_DEATHS, "idle": 30.0 if engine.name == "restate" else 0.1}
     with TemporaryDirectory() as directory:
         trace = Path(directory, "trace")
         async with (
             engine.client() as client,
-            supervised(engine, trace, "tool", **options) as supervisor,
+            supervised(engine, trace, "tool", work, **options) as supervisor,
         ):
             while True:  # Restate knows no chats before its first worker
                 with suppress(UsageError, StoreError):
@@ -364,15 +364,17 @@ async def many(name: str, where: Any, options: argparse.Namespace) -> None:
     for workers in (1, 2, 4):
         rate = await flow_of(Engine(name, where), workers, options.chats)
         print(f"{name}: {rate:.4g} chats a second with {workers} workers")
-    alone = await beside(Engine(name, where), poison=False)
-    it = await beside(Engine(name, where), poison=True)
-    up = it.seconds - it.down
-    print(
-        f"{name}: 20 good chats end within {it.seconds:.3g} s beside one that kills {it.deaths} "
-        f"workers; without the {it.down:.3g} s in which workers started, that is "
-        f"{up / alone.seconds:.3g} times what they take alone; {it.interruptions.first} were "
-        f"interrupted by the first death, {it.interruptions.later} by later ones"
-    )
+    for work in (0.3, 1.0, 3.0):
+        alone = await beside(Engine(name, where), work, poison=False)
+        it = await beside(Engine(name, where), work, poison=True)
+        up = it.seconds - it.down
+        print(
+            f"{name}: 20 good chats with a tool of {work} s end within {it.seconds:.3g} s beside "
+            f"one that kills {it.deaths} workers; without the {it.down:.3g} s in which workers "
+            f"started, that is {up / alone.seconds:.3g} times what they take alone; "
+            f"{it.interruptions.first} were interrupted by the first death, "
+            f"{it.interruptions.later} by later ones"
+        )
     if name == "restate":  # its server finds the work
         return
     print(f"{name}: {await least(Engine(name, where)):.4g} loops of 12 inserts a second")

@@ -168,7 +168,12 @@ class Judge:
         delivered = {message.id for message in response.messages}
         for each in sent:
             id = each.message.id
-            self.wrong["not told"] += id in delivered and (id, "delivered") not in told
+            if id in web.in_history.get(response.chat_id, ()) and (id, "delivered") not in told:
+                self.counts["told by the history alone"] += 1
+            elif id in delivered and (id, "delivered") not in told:
+                self.wrong["not told"] += 1
+                statuses = [status for other, status in told if other == id]
+                print(f"{id} was delivered, but told: {statuses or 'nothing'}", file=sys.stderr)
             self.wrong["told otherwise"] += id in delivered and (id, "returned") in told
             self.wrong["told otherwise"] += id not in delivered and (id, "delivered") in told
             if each.status == "queued" and id not in delivered:

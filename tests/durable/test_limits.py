@@ -352,7 +352,8 @@ async def test_a_worker_takes_over_at_once_from_one_whose_process_is_gone(
 
 _NOTES = (
     "import sys; from hookline.durable._polled.machine import LastCall\n"
-    "call = LastCall(sys.argv[1]); call.open(); call.note('first'); call.note('last')"
+    "for place in sys.argv[1:]:\n"
+    "    call = LastCall(place); call.open(); call.note('first'); call.note('last')"
 )
 
 
@@ -361,18 +362,19 @@ async def test_the_chat_whose_call_began_last_in_a_dead_worker_is_the_first_to_b
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", _NOTES, "here", env={**os.environ, "TMPDIR": str(tmp_path)}
+        sys.executable, "-c", _NOTES, "here", "there", env={**os.environ, "TMPDIR": str(tmp_path)}
     )
     await process.wait()
     calls = LastCall("here")
     calls.open()
     calls.note("mine")
-    assert calls.of_the_dead() == {"last"}
-    assert LastCall("elsewhere").of_the_dead() == set()
+    assert LastCall("elsewhere").take_those_of_the_dead() == set()
     suspects = Suspects()
     for id, last in (("late", 3.0), ("last", 1.0), ("early", 2.0)):
         suspects.add(Claim(id, id, "{}", [], strikes=1, last=last))
-    suspects.prime = calls.of_the_dead()
+    suspects.prime = calls.take_those_of_the_dead()
+    assert suspects.prime == {"last"}
+    assert calls.take_those_of_the_dead() == set()  # once
     assert [suspects.next({}), suspects.next({}), suspects.next({})] == [
         Claim(id, id, "{}", [], strikes=1, last=last)
         for id, last in (("last", 1.0), ("late", 3.0), ("early", 2.0))
@@ -394,7 +396,7 @@ async def test_suspects_on_restate_begin_alone_until_one_of_them_dies_again(
     ends = {id: asyncio.Event() for id in ("one", "two", "three")}
 
     async def live(id: str) -> None:
-        suspect = Suspect(id, 1, [100.0])
+        suspect = Suspect(id, 1, ["killed"])
         slots.meet(suspect)
         async with slots.slot(suspect, asyncio.Event(), lambda: None):
             begun.append(id)
@@ -405,11 +407,36 @@ async def test_suspects_on_restate_begin_alone_until_one_of_them_dies_again(
             tasks.create_task(live(id))
         await eventually(lambda: bool(begun))
         assert begun == ["one"]
-        slots.meet(Suspect("four", 2, [101.0, 200.0]))
+        slots.meet(Suspect("four", 2, ["killed", "another"]))
         ends["one"].set()
         await eventually(lambda: sorted(begun) == ["one", "three", "two"])
         for end in ends.values():
             end.set()
+
+
+async def test_a_new_worker_on_restate_waits_for_the_chat_that_may_have_killed_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("hookline.durable.restate._slots._RETURN", 1000.0)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _NOTES, "here", env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
+    await process.wait()
+    slots = Slots(9, 10.0, LastCall("here"))
+    begun = asyncio.Event()
+
+    async def live() -> None:
+        async with slots.slot(None, asyncio.Event(), lambda: None):
+            begun.set()
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(live())
+        slots.meet(Suspect("other", 1, ["killed"]))
+        await asyncio.sleep(0.1)  # enough to begin
+        assert not begun.is_set()
+        slots.meet(Suspect("last", 1, ["killed"]))
+        await begun.wait()
 
 
 # ── versions and deploys ────────────────────────────────────────────────────────────────────

@@ -211,6 +211,36 @@ async def test_a_message_that_a_hook_refuses_is_returned_with_its_reason(
     assert users(response.messages) == ["Hi."]
 
 
+async def test_a_message_that_a_hook_holds_is_returned_if_the_chat_is_ended_without_a_worker(
+    engine: Engine, client: Client
+) -> None:
+    begun = asyncio.Event()
+
+    async def search() -> str:
+        """Search the archive."""
+        await client.send("c1", "Later.")
+        return "three reports"
+
+    async def wait() -> None:
+        """Wait for ever."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    model = ScriptedModel(call("search"), call("wait"), call("wait"))
+    agent = Agent(model, tools=[search, wait], runtime=Durable())
+    agent.add_hook("preSteer", lambda ctx: Hold())
+    async with engine.worker(agent):
+        await client.start("Find.", chat_id="c1")
+        await begun.wait()
+        [held] = await client.sent("c1")
+        assert held.status == "queued"
+    assert await client.abort("c1", "no", force=True)
+    with pytest.raises(ChatAbortedError):
+        await client.result("c1")
+    [returned] = await client.sent("c1")
+    assert (returned.status, returned.message) == ("returned", held.message)
+
+
 async def test_a_chat_that_waits_for_an_approval_gets_the_message_when_it_continues(
     engine: Engine, client: Client
 ) -> None:

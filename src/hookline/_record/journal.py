@@ -74,8 +74,11 @@ _result: Final = msgspec.json.Decoder(_Result | None)
 class Journal:
     """Records one life of a durable chat in the chat's log."""
 
-    def __init__(self, chat_id: str, log: Log, batches: list[bytes]) -> None:
-        """`batches` are the batches of the log. Raises JournalError."""
+    def __init__(self, chat_id: str, log: Log, batches: list[bytes], worker: str = "") -> None:
+        """`batches` are the batches of the log; the record names the `worker`, if there is one.
+
+        Raises JournalError.
+        """
         self.chat_id = chat_id
         """The chat's id."""
         self.log = log
@@ -85,7 +88,8 @@ class Journal:
         self._answered = set(_answered_calls(self.past.lines))
         self.number = self.past.lives + 1
         """The number of this life of the chat, counted from 1."""
-        self.life = f"{self.number}.{LOCAL.new_id()}"  # two lives may get the same number
+        unique = LOCAL.new_id()  # two lives may get the same number
+        self.life = f"{self.number}.{worker}.{unique}" if worker else f"{self.number}.{unique}"
         """The name of this life in leases."""
         self.chat: Journaled | None = None
         """The chat, once it has begun."""
@@ -117,9 +121,9 @@ class Journal:
         self._failure: BaseException | None = None
 
     @classmethod
-    async def open(cls, chat_id: str, log: Log) -> Journal:
+    async def open(cls, chat_id: str, log: Log, worker: str = "") -> Journal:
         """Read the log and begin a life. If this raises JournalError, the chat stays unchanged."""
-        return cls(chat_id, log, await log.read())
+        return cls(chat_id, log, await log.read(), worker)
 
     @property
     def resting(self) -> bool:

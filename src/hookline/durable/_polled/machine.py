@@ -67,17 +67,20 @@ class LastCall:
 
     def __init__(self, place: str) -> None:
         """`place` is that of the queue, whose workers read each other's files."""
+        self.worker = ""
+        """The name of the worker, once the file is open."""
         self._digest = blake2b(place.encode(), digest_size=8).hexdigest()
         self._path: Path | None = None
         self._fd = -1
 
     def open(self) -> None:
-        """Create the file, if there can be one, and remove old files."""
+        """Name the worker, create the file, if there can be one, and remove old files."""
         for path in _gone("*"):
             with suppress(OSError):
                 if path.stat().st_mtime < time.time() - _AGE:
                     path.unlink()
-        path = Path(tempfile.gettempdir(), f"{_PREFIX}{self._digest}-{new_name()}")
+        self.worker = new_name()
+        path = Path(tempfile.gettempdir(), f"{_PREFIX}{self._digest}-{self.worker}")
         with suppress(OSError, AttributeError):  # not on this system
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             self._path = path
@@ -88,13 +91,14 @@ class LastCall:
             with suppress(OSError):
                 os.pwrite(self._fd, chat_id.encode()[:_SIZE].ljust(_SIZE, b"\0"), 0)
 
-    def of_the_dead(self) -> set[str]:
-        """Return the chats that workers of this machine noted last before they died."""
+    def take_those_of_the_dead(self) -> set[str]:
+        """Return the chats that workers of this machine noted last before they died, once."""
         chats: set[str] = set()
         for path in _gone(self._digest):
             with suppress(OSError):
                 if not path.is_symlink() and path.stat().st_uid == os.geteuid():
                     chats.add(path.read_bytes()[:_SIZE].rstrip(b"\0").decode(errors="replace"))
+                    path.unlink()
         return chats - {""}
 
     def close(self) -> None:

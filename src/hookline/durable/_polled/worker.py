@@ -24,7 +24,7 @@ from hookline.durable._polled.claims import ANY, Claim, Selection
 from hookline.durable._polled.deaths import PATIENCE
 from hookline.durable._polled.jobs import Jobs
 from hookline.durable._polled.life import Life, Log, refuse
-from hookline.durable._polled.machine import LastCall, new_name
+from hookline.durable._polled.machine import LastCall
 from hookline.durable._polled.metrics import Metrics
 from hookline.durable._polled.suspects import Suspects
 from hookline.errors import JournalError, StoreError, UsageError
@@ -116,8 +116,8 @@ class Worker:
     async def run(self) -> None:
         """Work until stopped or cancelled, then release the running chats for other workers."""
         await self._open()
-        self._name = new_name()
         self._last_call.open()
+        self._name = self._last_call.worker
         beating = self._start(self._repeat(self._look_after))
         try:
             while not self._is_over():
@@ -273,7 +273,8 @@ class Worker:
                 else:
                     self._suspects.add(claim)
             if self._suspects.waiting:
-                self._suspects.prime = await asyncio.to_thread(self._last_call.of_the_dead)
+                dead = await asyncio.to_thread(self._last_call.take_those_of_the_dead)
+                self._suspects.prime |= dead
             while self._claims:
                 owner, claim = next(iter(self._claims.items()))
                 try:

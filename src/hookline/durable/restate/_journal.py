@@ -98,10 +98,15 @@ def times_of(journal: list[tuple[float, Any]]) -> dict[str, float]:
     return times
 
 
+def worker_of(life: str) -> str:
+    """Return the worker in the name of a life."""
+    return life.partition(".")[2].rpartition(".")[0]
+
+
 def lives_of(
     steps: list[tuple[float, bytes]],
 ) -> Iterator[tuple[str, str | None, float, float | None, str | None]]:
-    """The lives of a chat: Restate does not tell which worker ran them, so they have numbers."""
+    """The lives of a chat, by the names of their workers."""
     name, begin = "", 0.0
     for at, data in steps:
         if death_in(data) is not None:
@@ -116,6 +121,6 @@ def lives_of(
             if line.kind == "life":
                 if begin:
                     yield name, None, begin, None, None
-                name, begin = f"{line.key}.", at
+                name, begin = f"{worker_of(line.key)}..", at
     if begin:
         yield name, None, begin, None, None

@@ -31,7 +31,7 @@ from hookline.durable._job import (
 from hookline.durable._polled.deaths import LONGEST_DELAY, PATIENCE, words_of
 from hookline.durable._polled.machine import LastCall
 from hookline.durable._trace import in_trace
-from hookline.durable.restate._deaths import toll_of, undone_by
+from hookline.durable.restate._deaths import toll_of, undone_by, workers_of_the_dead
 from hookline.durable.restate._journal import death_in
 from hookline.durable.restate._messages import deliver
 from hookline.durable.restate._reports import Reports
@@ -187,11 +187,13 @@ async def _suspect(
     if toll is None:  # a death may have been taken back
         toll, delay = toll_of(log.steps, ()), _LONGEST_DELAY
     elif reports is not None and toll.strikes >= max_deaths:
+        slots.explain(workers_of_the_dead(log.steps))
         reports.quarantine(context.key(), context.request().id)
         raise RetryableError(words_of(context.key(), toll.deaths), retry_after=_PAUSE)
     if not toll.deaths:
         return None
-    suspect = Suspect(context.key(), max(toll.strikes, 1), times[-toll.deaths :])
+    workers = workers_of_the_dead(log.steps)[-toll.deaths :]
+    suspect = Suspect(context.key(), max(toll.strikes, 1), workers)
     slots.meet(suspect)
     delay = times[-1] + min(toll.delay, delay) - time.time()
     if delay > 0:
@@ -222,7 +224,7 @@ async def _live(
         return encode_outcome(id, came_to)
 
     try:
-        journal = await Journal.open(id, log)
+        journal = await Journal.open(id, log, last_call.worker)
         verb = "began" if journal.number == 1 else "continues"
         logger.info("durable chat %s %s: life %d", id, verb, journal.number)
         journal.receive = log.messages.receive

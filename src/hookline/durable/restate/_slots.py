@@ -1,15 +1,16 @@
 """The chats that a worker of Restate runs at once; a suspect begins alone.
 
 A suspect, whose last life has died, waits until the worker runs nothing else, and nothing else
-begins before it has recorded a call. See `_polled.deaths` for the rule. Restate does not tell which
-lives died together: they are those whose deaths were noticed at about the same time.
+begins before it has recorded a call. See `_polled.deaths` for the rule. First come the chats whose
+call was the last to begin in a dead worker of this machine: until Restate has begun them again, a
+new worker begins nothing else.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final, NamedTuple
 
@@ -18,7 +19,6 @@ from hookline.durable._polled.machine import LastCall
 
 _LOOK: Final = 0.02  # seconds between two looks of a suspect
 _RETURN: Final = 1.5  # seconds within which Restate begins a chat again whose worker has died
-_TOGETHER: Final = 3.0  # seconds between the deaths of lives that died together, as noticed
 
 
 class Busy(Exception):
@@ -35,8 +35,8 @@ class Suspect(NamedTuple):
 
     id: str
     strikes: int
-    deaths: Sequence[float]
-    """When its deaths were noticed."""
+    workers: Sequence[str]
+    """In which it has died; "" for one whose name is not recorded."""
 
 
 class Slots:
@@ -53,20 +53,30 @@ class Slots:
         self._last_begin = 0.0  # of a suspect
         self._prime: set[str] | None = None  # whose calls were the last to begin in dead workers
         self._missing: set[str] = set()  # those of them that have not come yet
-        self._missing_until = 0.0  # how long the other suspects wait for them
-        self._explained: list[float] = []  # deaths that were caused by a chat that died again
+        self._missing_until = 0.0  # how long the others wait for them
+        self._explained: set[str] = set()  # workers that were killed by a chat that died again
         self._clear = asyncio.Event()  # no suspect waits or is alone
         self._clear.set()
 
     def meet(self, suspect: Suspect) -> None:
         """Take note of a suspect, also if it begins later."""
-        if self._prime is None:
-            self._prime = self._last_call.of_the_dead()
-            self._missing = set(self._prime)
-            self._missing_until = time.monotonic() + _RETURN
+        self._look_for_the_prime()
         self._missing.discard(suspect.id)
         if suspect.strikes > 1:
-            self._explained += suspect.deaths[:-1]
+            self.explain(suspect.workers)
+
+    def explain(self, workers: Iterable[str]) -> None:
+        """Take note of workers whose death is explained by a chat that died again."""
+        self._explained.update(worker for worker in workers if worker)
+
+    def _look_for_the_prime(self) -> None:
+        if self._prime is None:
+            self._prime = self._last_call.take_those_of_the_dead()
+            self._missing = set(self._prime)
+            self._missing_until = time.monotonic() + _RETURN
+
+    def _waits_for_the_prime(self) -> bool:
+        return bool(self._missing) and time.monotonic() < self._missing_until
 
     @asynccontextmanager
     async def slot(
@@ -99,6 +109,9 @@ class Slots:
             self._free.release()
 
     async def _until_clear(self, end: float) -> None:
+        self._look_for_the_prime()
+        while self._waits_for_the_prime():  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK)
         while not self._clear.is_set():
             try:
                 await asyncio.wait_for(self._clear.wait(), end - time.monotonic())
@@ -134,7 +147,7 @@ class Slots:
         is_late = now >= (end if suspect.strikes > 1 else max(begin, self._last_begin) + TRIAL)
         if self._alone or self._is_explained(suspect) or (self._running and not is_late):
             return False
-        if self._missing and now < self._missing_until:
+        if self._waits_for_the_prime():
             return False
         return suspect is max(self._waiting, key=self._is_prime)
 
@@ -142,8 +155,7 @@ class Slots:
         return self._prime is not None and suspect.id in self._prime
 
     def _is_explained(self, suspect: Suspect) -> bool:
-        death = suspect.deaths[-1]
-        return suspect.strikes == 1 and any(abs(death - at) < _TOGETHER for at in self._explained)
+        return suspect.strikes == 1 and suspect.workers[-1] in self._explained
 
     async def _try(
         self, strikes: int, cleared: asyncio.Event, make_room: Callable[[], None]
