@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, cast
 import msgspec
 
 from hookline import ApprovalRequest, Approve, UserMessage
-from hookline.durable._job import When, read_decision, read_sent
+from hookline.durable._job import When, failure_of, read_decision, read_sent
 from hookline.durable._status import Record
 from hookline.runtimes import Batch, Line, read_log
 
@@ -52,7 +52,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     """The step, the worker of the life, the id of the question, or how the chat ended."""
     text: str = ""
-    """More about it, such as the called tool, the version of the code, or who answered."""
+    """More about it, such as the called tool, the version of the code, who answered, or the error
+    of a chat that failed."""
 
 
 def timeline(record: Record) -> tuple[Event, ...]:
@@ -63,7 +64,8 @@ def timeline(record: Record) -> tuple[Event, ...]:
         reason = msgspec.json.decode(record.abort or "null")
         events.append(Event(at=record.aborted, kind="abort", text=reason or ""))
     if record.ended is not None:
-        events.append(Event(at=record.ended, kind="end", name=record.state or ""))
+        failure = "" if record.outcome is None else failure_of(record.outcome)
+        events.append(Event(at=record.ended, kind="end", name=record.state or "", text=failure))
     return tuple(sorted(events, key=lambda event: event.at))  # stable: the order above
 
 

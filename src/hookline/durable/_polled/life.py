@@ -20,6 +20,7 @@ from hookline.durable._job import (
     When,
     encode_decision,
     encode_outcome,
+    log_end,
     read_decision,
     read_sent,
     run_job,
@@ -197,8 +198,7 @@ class Life:
             await log.jobs.leave(log.id, log.owner, forgive=log.forgives)
             return
         await log.jobs.finish(log.id, log.owner, encode_outcome(log.id, result))
-        name = "done" if isinstance(result, Response) else type(result).__name__
-        logger.info("durable chat %s ended: %s", log.id, name)
+        log_end(log.id, result)
 
     async def abort(self, reason: str) -> None:
         """Abort the chat; the next life does it if this one ends meanwhile."""

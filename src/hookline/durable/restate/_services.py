@@ -26,6 +26,7 @@ from hookline.durable._job import (
     encode_decision,
     encode_outcome,
     fields_of,
+    log_end,
     run_job,
 )
 from hookline.durable._polled.deaths import LONGEST_DELAY, PATIENCE, words_of
@@ -217,8 +218,7 @@ async def _live(
             if journal.halted:
                 raise
             came_to = exc
-        name = "done" if isinstance(came_to, Response) else type(came_to).__name__
-        logger.info("durable chat %s ended: %s", id, name)
+        log_end(id, came_to)
         return encode_outcome(id, came_to)
 
     try:

@@ -1,0 +1,88 @@
+"""What an operator finds in the log and in the timeline when a chat did not go well."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.durable._engines import Engine
+from tests.durable.test_engines import waits
+
+from hookline import Agent, Approve, Ask, tool
+from hookline.durable import Client
+from hookline.errors import RemoteChatError
+from hookline.runtimes import Durable
+from hookline.stores import SQLStore
+from hookline.testing import ScriptedModel, call
+
+# ── a chat that failed ──────────────────────────────────────────────────────────────────────
+
+
+def broken(ctx: Any) -> None:
+    """Raise, as a hook of a bad deploy does."""
+    raise IndexError("list index out of range")
+
+
+async def test_the_error_that_ended_a_chat_is_in_the_log_with_its_traceback_and_in_the_timeline(
+    engine: Engine, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="hookline.durable")
+    agent: Agent[Any] = Agent(ScriptedModel("Hello."), runtime=Durable())
+    agent.add_hook("preRequest", broken)
+    async with engine.worker(agent):
+        id = await client.start("My PIN is 1234.")
+        with pytest.raises(RemoteChatError, match="IndexError: list index"):
+            await client.result(id)
+    [record] = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert record.getMessage() == f"durable chat {id} failed: IndexError"
+    assert record.exc_info is not None
+    assert record.exc_info[1].__traceback__ is not None  # type: ignore[union-attr]
+    assert "in broken" in caplog.text
+    assert "1234" not in caplog.text
+    end = (await client.timeline(id))[-1]
+    assert (end.kind, end.name) == ("end", "failed")
+    assert end.text == "IndexError: list index out of range"
+
+
+async def test_a_new_chat_in_its_conversation_continues_a_chat_that_failed(
+    engine: Engine, client: Client, tmp_path: Path
+) -> None:
+    ran: list[str] = []
+
+    @tool
+    async def pay(account: str) -> str:
+        """Pay."""
+        ran.append(account)
+        return f"paid {account}"
+
+    def agent(store: SQLStore, *script: Any) -> Agent[Any]:
+        made: Agent[Any] = Agent(
+            ScriptedModel(*script), name="bank", tools=[pay], store=store, runtime=Durable()
+        )
+        made.add_hook("preToolCall", lambda ctx: Ask("Pay?"))
+        return made
+
+    both = call("pay", account="a"), call("pay", account="b")
+    async with SQLStore(f"sqlite:///{tmp_path}/store.db") as store:
+        async with engine.worker(agent(store, both)) as worker:
+            await client.start("Pay a and b.", chat_id="failed", conversation="c")
+            await waits(client, "failed")
+            await engine.at_rest(worker)
+        deployed = agent(store)
+        deployed.add_hook("onToolCallResult", broken)
+        async with engine.worker(deployed):
+            while len(requests := await client.pending("failed")) < 2:
+                await asyncio.sleep(0.01)
+            await client.answer("failed", {request.id: Approve() for request in requests})
+            with pytest.raises(RemoteChatError, match="IndexError"):
+                await client.result("failed")
+        async with engine.worker(agent(store, "Paid.")):
+            next_id = await client.start(None, conversation="c")
+            response = await client.result(next_id)
+        stored = await store.load("c")
+    assert response.text == "Paid."
+    assert sorted(ran) == ["a", "b"]
+    assert stored is not None
+    assert [m.role for m in stored.messages] == ["user", "assistant", "tool", "tool", "assistant"]
