@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 from tests.durable._engines import Engine
+from tests.durable._lethal import supervised
+from tests.durable.kills import until_taken
 from tests.durable.test_engines import waits
+from tests.web._server import eventually
 
 from hookline import Agent, Approve, Ask, tool
 from hookline.durable import Client
@@ -73,7 +76,7 @@ async def test_a_new_chat_in_its_conversation_continues_a_chat_that_failed(
         deployed = agent(store)
         deployed.add_hook("onToolCallResult", broken)
         async with engine.worker(deployed):
-            while len(requests := await client.pending("failed")) < 2:
+            while len(requests := await client.pending("failed")) < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             await client.answer("failed", {request.id: Approve() for request in requests})
             with pytest.raises(RemoteChatError, match="IndexError"):
@@ -86,3 +89,29 @@ async def test_a_new_chat_in_its_conversation_continues_a_chat_that_failed(
     assert sorted(ran) == ["a", "b"]
     assert stored is not None
     assert [m.role for m in stored.messages] == ["user", "assistant", "tool", "tool", "assistant"]
+
+
+# ── a chat whose workers die ────────────────────────────────────────────────────────────────
+
+
+async def test_the_log_says_that_a_chat_was_quarantined(
+    engine: Engine, client: Client, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    if engine.name == "restate":
+        async with supervised(engine, tmp_path / "trace", "model", idle=30.0, max_deaths=9):
+            await until_taken(client, "poison", None)
+            while not [e for e in await client.timeline("poison") if e.kind == "death"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+    else:
+        jobs = engine.jobs()
+        await jobs.add("poison", "{}")
+        assert len(await jobs.take("dead", 9)) == 1
+        await jobs.database.aclose()
+    agent: Agent[Any] = Agent(ScriptedModel("Hello."), runtime=Durable())
+    async with engine.worker(agent, max_deaths=1):
+        with pytest.raises(RemoteChatError, match="workers died"):
+            await client.result("poison")
+        await eventually(lambda: "was quarantined" in caplog.text)
+    [record] = [each for each in caplog.records if "was quarantined" in each.message]
+    assert record.levelname == "ERROR"
+    assert record.message.startswith("durable chat poison was quarantined: ")

@@ -226,8 +226,12 @@ class Claims:
             )
             await self._database.fetch(sql, self._queue, list(ids), list(owners))
 
-    def sweep(self, selection: Selection) -> Work[None]:
-        """Free the jobs whose claims have lapsed, and count the deaths of their lives."""
+    def sweep(self, selection: Selection) -> Generator[Statement, list[Row], list[tuple[str, int]]]:
+        """Free the jobs whose claims have lapsed, and count the deaths of their lives.
+
+        Returns the jobs that were quarantined, with their deaths.
+        """
+        quarantined: list[tuple[str, int]] = []
         workers: dict[str, list[_Lapsed]] = {}
         for row in (yield Statement(_LAPSED_JOBS, (self._queue, selection.agent, _SWEEP))):
             job = _Lapsed(*row)
@@ -237,13 +241,16 @@ class Claims:
             since = max((job.last for job in dead), default=0.0) - TRIAL
             for job in jobs:
                 if job.counts:
-                    yield from self._bury(worker, job, since, selection.max_deaths)
+                    toll = yield from self._bury(worker, job, since, selection.max_deaths)
+                    if toll.strikes >= selection.max_deaths:
+                        quarantined.append((job.id, toll.deaths))
                 else:
                     yield from self._free(job, job.suspect, Toll(job.deaths, job.stalls), "lapsed")
             if dead and all(job.suspect is not None for job in dead):
                 yield from self._clear_others([job.id for job in dead])
+        return quarantined
 
-    def _bury(self, worker: str, job: _Lapsed, since: float, max_deaths: int) -> Work[None]:
+    def _bury(self, worker: str, job: _Lapsed, since: float, max_deaths: int) -> Work[Toll]:
         """Count the death of a life; only one with a record after `since` is a suspect at once."""
         sql = "SELECT data FROM hookline_job_log WHERE queue = $1 AND id = $2 AND n >= $3"
         rows = yield Statement(sql, (self._queue, job.id, job.batches))
@@ -256,6 +263,7 @@ class Claims:
                 "state = 'quarantined', ended = TIME() WHERE queue = $1 AND id = $2"
             )
             yield Statement(sql, (self._queue, job.id, outcome_of(job.id, toll.deaths)))
+        return toll
 
     def _free(self, job: _Lapsed, suspect: str | None, toll: Toll, ending: str) -> Work[None]:
         """Take a job from its life; it is ready after the delay of its deaths."""

@@ -21,7 +21,7 @@ from hookline.durable._polled.claims import (
     ending_of,
 )
 from hookline.durable._polled.database import Bulk, Database, Row, Statement, Work
-from hookline.durable._polled.deaths import Toll
+from hookline.durable._polled.deaths import Toll, log_quarantine
 from hookline.durable._status import state_of
 from hookline.errors import StoreError
 
@@ -106,7 +106,8 @@ class Jobs(Board):
         [(are_ready, are_due)] = await self.database.fetch(sql, self.queue, *fit, reads=True)
         if are_due:
             await self.database.run(self._claims.wake)
-            await self.database.run(lambda: self._claims.sweep(selection))
+            for id, deaths in await self.database.run(lambda: self._claims.sweep(selection)):
+                log_quarantine(id, deaths)
         elif not are_ready:
             return []
         self._turns += 1

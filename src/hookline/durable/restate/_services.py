@@ -188,7 +188,7 @@ async def _suspect(
     if toll is None:  # a death may have been taken back
         toll, delay = toll_of(log.steps, ()), _LONGEST_DELAY
     elif reports is not None and toll.strikes >= max_deaths:
-        reports.quarantine(context.key(), context.request().id)
+        reports.quarantine(context.key(), context.request().id, toll.deaths)
         raise RetryableError(words_of(context.key(), toll.deaths), retry_after=_PAUSE)
     if not toll.deaths:
         return None
