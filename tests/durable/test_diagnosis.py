@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.durable._engines import Engine
+from tests.durable._engines import Engine, places
 from tests.durable._lethal import supervised
+from tests.durable.conftest import engine_at
 from tests.durable.kills import until_taken
 from tests.durable.test_engines import waits
 from tests.web._server import eventually
@@ -115,3 +116,67 @@ async def test_the_log_says_that_a_chat_was_quarantined(
     [record] = [each for each in caplog.records if "was quarantined" in each.message]
     assert record.levelname == "ERROR"
     assert record.message.startswith("durable chat poison was quarantined: ")
+
+
+POLLED = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
+TURNS = {
+    "at its next sign of life": {"lease": 60.0},
+    "when it records": {"lease": 90.0, "poll": 30},
+}
+
+
+@POLLED
+@pytest.mark.parametrize("when", TURNS)
+async def test_a_worker_that_has_lost_a_chat_says_so(
+    engine: Engine, client: Client, caplog: pytest.LogCaptureFixture, when: str
+) -> None:
+    began, release = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        began.set()
+        await release.wait()
+        return "paid"
+
+    agent: Agent[Any] = Agent(ScriptedModel(call("pay"), "Paid."), tools=[pay], runtime=Durable())
+    id = await client.start("Pay.")
+    async with engine.worker(agent, **TURNS[when]):
+        await began.wait()
+        jobs = engine.jobs(lease=60.0)
+        while not (claims := await jobs.take("another", 1)):  # the first sign of life may come
+            await jobs.database.fetch("UPDATE hookline_job SET lease = 0 WHERE id = $1", id)
+        assert claims[0].ending == "died"
+        if when == "when it records":
+            release.set()
+        await eventually(lambda: f"durable chat {id} was lost" in caplog.text)
+        [life] = [life for life in (await client.record(id)).lives if life[4] is not None]
+        assert life[4] == "lost"
+        await jobs.aclose()
+    assert caplog.text.count("was lost") == 1
+
+
+async def test_a_worker_that_has_lost_its_connection_to_restate_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    began = asyncio.Event()
+
+    @tool(idempotent=True)
+    async def pay() -> str:
+        """Pay."""
+        if began.is_set():
+            return "paid"
+        began.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    agent: Agent[Any] = Agent(ScriptedModel(call("pay"), "Paid."), tools=[pay], runtime=Durable())
+    with places(("restate",), own=True) as found:
+        engine = engine_at(found.__getitem__, "restate")
+        async with engine.worker(agent, idle=30.0), engine.client() as client:
+            id = await client.start("Pay.")
+            await began.wait()
+            engine.where.kill()
+            engine.where.start()
+            assert (await client.result(id)).text == "Paid."
+    assert caplog.text.count(f"durable chat {id} was lost") == 1

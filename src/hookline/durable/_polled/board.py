@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from hookline.durable._job import fields_of
 from hookline.durable._polled.claims import DRAINED, FIRST, READY
-from hookline.durable._polled.database import Bulk, Database, Row, Statement, Work
+from hookline.durable._polled.database import Database, Row, Statement, Work
+from hookline.durable._polled.statements import ADD, LIST
 from hookline.durable._polled.waiting import Waiters
 from hookline.durable._status import ChatStatus, Counts, Query, Record, Sending, State
 from hookline.errors import QueueFullError, UsageError
@@ -21,38 +22,6 @@ _TABLES: Final = (
     "hookline_job_life",
     "hookline_job",
 )
-_ADD: Final = Bulk(
-    "INSERT INTO hookline_job "
-    "(queue, id, input, agent, conversation, key, priority, trace, created) "
-    "SELECT i_queue, i_id, i_input, i_agent, i_conversation, i_key, i_priority, i_trace, TIME() "
-    "FROM item WHERE TRUE ON CONFLICT DO NOTHING RETURNING id",
-    (
-        ("i_queue", "text"),
-        ("i_id", "text"),
-        ("i_input", "text"),
-        ("i_agent", "text"),
-        ("i_conversation", "text"),
-        ("i_key", "text"),
-        ("i_priority", "int"),
-        ("i_trace", "text"),
-    ),
-    (1,),
-)
-_STATE: Final = (
-    "CASE WHEN outcome IS NOT NULL THEN state WHEN owner IS NOT NULL THEN 'running' "
-    "WHEN EXISTS (SELECT 1 FROM hookline_job_question q WHERE q.queue = j.queue AND q.id = j.id "
-    "AND q.answer IS NULL) THEN 'waiting' ELSE 'queued' END"
-)
-_LIST: Final = f"""
-    SELECT id, state, agent, key, conversation, version, created, ended, deaths FROM (
-        SELECT id, {_STATE} AS state, agent, key, conversation, version, created, ended, deaths
-        FROM hookline_job j WHERE queue = $1
-        AND (CAST($2 AS text) IS NULL OR id = $2) AND (CAST($3 AS text) IS NULL OR agent = $3)
-        AND (CAST($4 AS text) IS NULL OR key = $4)
-        AND (CAST($5 AS text) IS NULL OR substr(conversation, 1, length($5)) = $5)
-        AND (CAST($6 AS double precision) IS NULL OR created < $6)
-    ) chat WHERE CAST($7 AS text) IS NULL OR state = $7 ORDER BY created, id LIMIT $8
-"""
 
 
 class _NotPending(Exception):
@@ -115,7 +84,7 @@ class Board:
             fields.priority,
             fields.trace,
         )
-        return await self.database.apply(_ADD, item)
+        return await self.database.apply(ADD, item)
 
     async def _check_room(self, id: str, limit: int) -> None:
         sql = f"SELECT count(*) FROM (SELECT 1 FROM hookline_job WHERE {READY} {FIRST} LIMIT $2) _"
@@ -269,7 +238,7 @@ class Board:
         if not await self.database.exists():
             return []
         rows = await self.database.fetch(
-            _LIST,
+            LIST,
             self.queue,
             query.id,
             query.agent,

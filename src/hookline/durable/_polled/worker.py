@@ -23,7 +23,7 @@ from hookline.durable._job import MakeDeps, Relay, aborted_outcome, check_agent
 from hookline.durable._polled.claims import ANY, Claim, Selection
 from hookline.durable._polled.deaths import PATIENCE
 from hookline.durable._polled.jobs import Jobs
-from hookline.durable._polled.life import Life, Log, refuse
+from hookline.durable._polled.life import Life, Log, lose, refuse
 from hookline.durable._polled.machine import LastCall, new_name
 from hookline.durable._polled.metrics import Metrics
 from hookline.durable._polled.suspects import Suspects
@@ -199,9 +199,7 @@ class Worker:
             await self._jobs.leave(claim.id, owner)
 
     async def _lose(self, id: str, owner: str) -> None:
-        """Tell the engine that a life which lost its chat has not died."""
-        self._metrics.lose()
-        await self._jobs.undo_death(id, owner)
+        self._metrics.lose(await lose(self._jobs, id, owner))
 
     async def _begin(self, claim: Claim) -> None:
         log = Log(self._jobs, claim, self._poll)
@@ -246,6 +244,8 @@ class Worker:
             finally:
                 del self._lives[life.log.owner]
             await life.finish(result)
+            if life.log.is_lost:
+                await self._lose(life.log.id, life.log.owner)
         except StoreError as exc:  # the chat continues once it is released, or its lease expires
             self._unreleased[life.log.owner] = life.log.id
             name = type(exc).__name__

@@ -112,7 +112,13 @@ def services_of(
                 return await _live(context.key(), chat, log, lives, last_call)
         except Busy as exc:
             raise RetryableError(str(exc), retry_after=timedelta(seconds=exc.delay)) from exc
-        except BaseException:
+        except BaseException as exc:
+            if log.open_step is not None and not isinstance(exc, RetryableError):
+                logger.warning(
+                    "durable chat %s was lost: its connection to Restate has ended; another life "
+                    "continues it, and what still runs here may run there too",
+                    context.key(),
+                )
             if log.open_step is not None and reports is not None:
                 reports.take_back(context.key(), log.open_step)
             raise
