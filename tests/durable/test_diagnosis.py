@@ -14,7 +14,7 @@ from tests.durable.kills import until_taken
 from tests.durable.test_engines import waits
 from tests.web._server import eventually
 
-from hookline import Agent, Approve, Ask, tool
+from hookline import Agent, Approve, Ask, Deny, tool
 from hookline.durable import Client
 from hookline.errors import RemoteChatError
 from hookline.runtimes import Durable
@@ -180,3 +180,114 @@ async def test_a_worker_that_has_lost_its_connection_to_restate_says_so(
             engine.where.start()
             assert (await client.result(id)).text == "Paid."
     assert caplog.text.count(f"durable chat {id} was lost") == 1
+
+
+# ── what has become of the calls ────────────────────────────────────────────────────────────
+
+
+@tool
+async def delete(path: str) -> str:
+    """Delete a file."""
+    return "deleted"
+
+
+@tool
+async def fail() -> str:
+    """Fail."""
+    raise ValueError("kaputt")
+
+
+def delete_of_newer_code(description: str) -> Any:
+    @tool(name="delete", description=description)
+    async def other(path: str) -> str:
+        return "deleted"
+
+    return other
+
+
+async def test_the_timeline_shows_which_calls_were_denied_failed_or_lost_their_approval(
+    engine: Engine, client: Client
+) -> None:
+    script = *[call("delete", path=path) for path in "abc"], call("fail"), call("gone"), "Done."
+
+    def agent(*steps: Any, **options: Any) -> Agent[Any]:
+        made: Agent[Any] = Agent(ScriptedModel(*steps), runtime=Durable(), **options)
+        asks = {"delete": Ask("Really?")}
+        made.add_hook("preToolCall", lambda ctx: asks.get(ctx.call.name))
+        return made
+
+    async with engine.worker(agent(*script[:3], tools=[delete, fail])) as worker:
+        id = await client.start("Go.")
+        await client.answer(id, {await waits(client, id): Approve()})
+        await client.answer(id, {await waits(client, id): Deny("no")})
+        await waits(client, id)
+        await engine.at_rest(worker)
+    [begin] = [e for e in await client.timeline(id) if e.kind == "question" and e.name[-1] == "3"]
+    assert begin.text == "delete"
+    newer = delete_of_newer_code("Delete a file for ever.")
+    async with engine.worker(agent(*script[3:], tools=[newer, fail])):
+        await client.answer(id, {await waits(client, id): Approve()})
+        await client.result(id)
+    timeline = [event for event in await client.timeline(id) if event.name.startswith("message/")]
+    assert [(event.kind, event.text) for event in timeline if event.text] == [
+        ("step", "delete"),
+        ("error", "delete: Denied"),
+        ("error", "delete: Denied after its approval"),
+        ("error", "fail: ValueError"),
+        ("error", "gone: UnknownToolError"),
+    ]
+
+
+async def test_the_timeline_shows_the_call_that_runs_and_the_messages_that_wait(
+    engine: Engine, client: Client
+) -> None:
+    began, release = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        began.set()
+        await release.wait()
+        return "paid"
+
+    id = "one"
+
+    async def seen(kind: str) -> list[tuple[str, str]]:
+        events = await client.timeline(id)
+        return [(event.name, event.text) for event in events if event.kind == kind]
+
+    agent: Agent[Any] = Agent(ScriptedModel(call("pay"), "Paid."), tools=[pay], runtime=Durable())
+    async with engine.worker(agent):
+        await client.start("Pay.", chat_id=id)
+        await began.wait()
+        sent = await client.send(id, "Thank you.")
+        assert await seen("begin") == [("step/0/call/call_1/run", "pay")]
+        assert await seen("message") == [(sent.message.id, "next, queued")]
+        release.set()
+        await client.result(id)
+        assert await seen("begin") == []
+        assert await seen("message") == [(sent.message.id, "next, delivered")]
+
+
+async def test_the_timeline_shows_a_call_that_was_interrupted(
+    engine: Engine, client: Client
+) -> None:
+    began = asyncio.Event()
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        began.set()
+        await asyncio.Event().wait()
+        return "paid"
+
+    def agent(*script: Any) -> Agent[Any]:
+        return Agent(ScriptedModel(*script), tools=[pay], runtime=Durable())
+
+    async with engine.worker(agent(call("pay"))):
+        id = await client.start("Pay.")
+        await began.wait()
+    async with engine.worker(agent("Sorry.")):
+        await client.result(id)
+    errors = [event.text for event in await client.timeline(id) if event.kind == "error"]
+    assert errors == ["pay: Interrupted"]
