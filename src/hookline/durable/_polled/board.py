@@ -52,12 +52,15 @@ class Board:
 
     async def _at(self, id: str, work: Callable[[], Work[Any]]) -> Any:
         """Run a transaction on a job. Raises UsageError for an unknown job."""
+        await self._check_exists(f"there is no durable chat {id!r}")
+        return await self.database.run(work)
+
+    async def _check_exists(self, words: str) -> None:
+        """Raise UsageError if there are no tables."""
         if not await self.database.exists():
             raise UsageError(
-                f"there is no durable chat {id!r}: {self.database.absence}; check the address, or "
-                "start a chat"
+                f"{words}: {self.database.absence}; check the address, or start a chat"
             )
-        return await self.database.run(work)
 
     def _outcome_of(self, id: str) -> Work[Row]:
         """Return the outcome and state of a job. Raises UsageError for an unknown job."""
@@ -94,11 +97,7 @@ class Board:
 
     async def result(self, id: str) -> str:
         """Wait for the outcome of a job; raises UsageError if there is no job with this id."""
-        if not await self.database.exists():
-            raise UsageError(
-                f"there is no durable chat {id!r}: {self.database.absence}; check the address, or "
-                "start a chat"
-            )
+        await self._check_exists(f"there is no durable chat {id!r}")
         outcome = await self._waiters.wait(id)
         if outcome is None:
             raise self.unknown(id)
@@ -335,6 +334,16 @@ class Board:
         """Let workers take the jobs of this queue again."""
         if await self.database.exists():
             await self.database.fetch("DELETE FROM hookline_job_drain WHERE queue = $1", self.queue)
+
+    async def queues(self) -> list[str]:
+        """Return the queues that have jobs. Raises UsageError if there are no tables."""
+        await self._check_exists("there are no durable chats")
+        sql = (  # one look at the index for each queue
+            "WITH RECURSIVE one (name) AS (SELECT min(queue) FROM hookline_job UNION ALL "
+            "SELECT (SELECT min(queue) FROM hookline_job WHERE queue > name) FROM one "
+            "WHERE name IS NOT NULL) SELECT name FROM one WHERE name IS NOT NULL"
+        )
+        return [row[0] for row in await self.database.fetch(sql, reads=True)]
 
     async def counts(self) -> Counts:
         """Return the figures of the queue."""
