@@ -15,7 +15,7 @@ from tests.durable.test_engines import waits
 from tests.web._server import eventually
 
 from hookline import Agent, Approve, Ask, Deny, tool
-from hookline.durable import Client
+from hookline.durable import Client, check_chats
 from hookline.errors import RemoteChatError
 from hookline.runtimes import Durable
 from hookline.stores import SQLStore
@@ -291,3 +291,44 @@ async def test_the_timeline_shows_a_call_that_was_interrupted(
         await client.result(id)
     errors = [event.text for event in await client.timeline(id) if event.kind == "error"]
     assert errors == ["pay: Interrupted"]
+
+
+# ── a deploy ────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_check_names_the_step_of_an_exception_and_the_approvals_that_will_not_count(
+    engine: Engine, client: Client
+) -> None:
+    def agent(*tools: Any) -> Agent[Any]:
+        calls = [call("delete", path="a"), call("delete", path="b")]
+        made: Agent[Any] = Agent(ScriptedModel(calls), tools=tools, runtime=Durable())
+        made.add_hook("preToolCall", lambda ctx: Ask("Really?"))
+        return made
+
+    async def verdict(deployed: Agent[Any]) -> tuple[bool, str]:
+        [replay] = await check_chats(deployed, client)
+        return replay.fits, replay.why
+
+    async with engine.worker(agent(delete)) as worker:
+        id = await client.start("Go.")
+        while len(requests := await client.pending(id)) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await engine.at_rest(worker)
+    assert await verdict(agent(delete)) == (True, "")
+    changed = "tool 'delete' differs from the one to be approved: the approval will not count"
+    missing = "agent 'agent' has no tool 'delete', whose call waits for an approval"
+    assert await verdict(agent()) == (True, missing)
+    newer = delete_of_newer_code("Delete a file for ever.")
+    assert await verdict(agent(newer)) == (True, changed)
+    if engine.name != "restate":  # a worker takes the answers there
+        await client.answer(id, {request.id: Deny("no") for request in requests})
+        assert await verdict(agent(newer)) == (True, "")
+
+    closed = agent(delete)
+
+    @closed.hook("aroundChat")
+    async def maintenance(ctx: Any, proceed: Any) -> Any:
+        raise RuntimeError("maintenance")
+
+    stop = "the replay stopped before step 'message/0': RuntimeError: maintenance"
+    assert await verdict(closed) == (False, stop)
