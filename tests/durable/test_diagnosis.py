@@ -293,6 +293,22 @@ async def test_the_timeline_shows_a_call_that_was_interrupted(
     assert errors == ["pay: Interrupted"]
 
 
+@POLLED
+async def test_a_suspect_that_waits_for_its_turn_in_a_worker_does_not_count_as_running(
+    engine: Engine, client: Client
+) -> None:
+    id = await client.start("Go.")
+    jobs = engine.jobs(lease=60.0)
+    [claim] = await jobs.take("dead", 1)
+    assert (await client.status(id)).state == "running"
+    await jobs.database.fetch("UPDATE hookline_job SET lease = 0 WHERE id = $1", id)
+    [claim] = await jobs.take("heir", 1)
+    assert (await client.status(id)).state == "queued"
+    await jobs.begin(id, claim.owner)
+    assert (await client.status(id)).state == "running"
+    await jobs.aclose()
+
+
 # ── a deploy ────────────────────────────────────────────────────────────────────────────────
 
 

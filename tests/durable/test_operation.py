@@ -736,7 +736,7 @@ async def test_looking_for_work_waits_for_no_writer_and_writes_nothing(tmp_path:
     other = sqlite3.connect(jobs.database.place, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     assert await jobs.take("me", 9, set(), Selection("bank")) == []
-    assert await jobs.others("bank") == {"zoo"}
+    assert await jobs.others(Selection("bank")) == {("agent", "zoo")}
     other.execute("ROLLBACK")
     other.close()
     await jobs.aclose()

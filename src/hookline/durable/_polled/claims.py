@@ -18,10 +18,10 @@ LAPSED: Final = "queue = $1 AND owner IS NOT NULL AND NOT HELD()"
 _SWEEP: Final = 1000  # lapsed claims to look at in one turn
 _WAKE: Final = 1000  # resting chats to wake in one turn
 DRAINED: Final = "EXISTS (SELECT 1 FROM hookline_job_drain d WHERE d.queue = $1)"
-_MINE: Final = "(agent IS NULL OR CAST($2 AS text) IS NULL OR agent = $2)"
+MINE: Final = "(agent IS NULL OR CAST($2 AS text) IS NULL OR agent = $2)"
 # A worker that pins runs the chats that began with its version, or have not begun.
 FIT: Final = (
-    f"{READY} AND {_MINE} AND (CAST($3 AS text) IS NULL OR version IS NULL OR version = $3) "
+    f"{READY} AND {MINE} AND (CAST($3 AS text) IS NULL OR version IS NULL OR version = $3) "
     f"AND id <> ALL($4) AND NOT {DRAINED}"
 )
 
@@ -42,7 +42,7 @@ _LAPSED_JOBS: Final = (
     "FROM hookline_job_log g WHERE g.queue = j.queue AND g.id = j.id AND g.n >= batches "
     "ORDER BY n DESC LIMIT 1), began) FROM hookline_job j JOIN hookline_job_life l "
     "ON l.queue = j.queue AND l.id = j.id AND l.owner = j.owner "
-    f"WHERE j.queue = $1 AND j.id IN (SELECT id FROM hookline_job WHERE {LAPSED} AND {_MINE} "
+    f"WHERE j.queue = $1 AND j.id IN (SELECT id FROM hookline_job WHERE {LAPSED} AND {MINE} "
     "ORDER BY owner LIMIT $3 FOR UPDATE SKIP LOCKED)"
 )
 

@@ -14,6 +14,7 @@ from hookline.durable._polled.claims import (
     FIRST,
     FIT,
     LAPSED,
+    MINE,
     READY,
     Claim,
     Claims,
@@ -88,13 +89,17 @@ class Jobs(Board):
         self._answers.update({claim.owner: answers for claim, answers in claims})
         return [claim for claim, _ in claims]
 
-    async def others(self, agent: str) -> set[str]:
-        """Return the other agents that ready jobs are for."""
+    async def others(self, selection: Selection) -> set[tuple[str, str]]:
+        """Return the other agents and versions that ready jobs are for."""
         sql = (
-            "SELECT DISTINCT agent FROM (SELECT agent FROM hookline_job "
-            f"WHERE {READY} AND agent <> $2 {FIRST} LIMIT 100) _"
+            "SELECT 'agent', agent FROM (SELECT agent FROM hookline_job "
+            f"WHERE {READY} AND agent <> $2 {FIRST} LIMIT 100) a UNION "
+            "SELECT 'version', version FROM (SELECT version FROM hookline_job "
+            f"WHERE {READY} AND {MINE} AND version <> CAST($3 AS text) {FIRST} LIMIT 100) b"
         )
-        return {row[0] for row in await self.database.fetch(sql, self.queue, agent, reads=True)}
+        values = self.queue, selection.agent, selection.pinned
+        rows = await self.database.fetch(sql, *values, reads=True)
+        return {(row[0], row[1]) for row in rows}
 
     # ── lives ───────────────────────────────────────────────────────────────────────────────
 

@@ -24,7 +24,9 @@ ADD: Final = Bulk(
     (1,),
 )
 _STATE: Final = (
-    "CASE WHEN outcome IS NOT NULL THEN state WHEN owner IS NOT NULL THEN 'running' "
+    "CASE WHEN outcome IS NOT NULL THEN state "
+    "WHEN owner IS NOT NULL AND (suspect IS NULL OR EXISTS (SELECT 1 FROM hookline_job_life l "
+    "WHERE l.queue = j.queue AND l.id = j.id AND l.owner = j.owner AND l.counts)) THEN 'running' "
     "WHEN EXISTS (SELECT 1 FROM hookline_job_question q WHERE q.queue = j.queue AND q.id = j.id "
     "AND q.answer IS NULL) THEN 'waiting' ELSE 'queued' END"
 )

@@ -76,7 +76,7 @@ class Worker:
         self._lives: dict[str, Life] = {}  # the current lives, by owner
         self._tasks: set[asyncio.Task[None]] = set()  # which use the engine
         self._refusals: set[str] = set()  # chats that this code cannot continue
-        self._others: set[str] = set()  # agents whose chats we have seen
+        self._others: set[tuple[str, str]] = set()  # for whom we have seen chats
         self._next_look = self._next_cleanup = 0.0  # when to look for them, and for old chats
         self._claims: dict[str, Claim] = {}  # jobs that are about to begin, by owner
         self._suspects = Suspects()
@@ -297,13 +297,11 @@ class Worker:
         now = time.monotonic()
         if now >= self._next_look:
             self._next_look = now + _OTHERS_INTERVAL
-            for agent in await self._jobs.others(self._agent.name) - self._others:
-                self._others.add(agent)
-                logger.warning(
-                    "chats of agent %r wait for a worker of that agent: this worker runs agent %r",
-                    agent,
-                    self._agent.name,
-                )
+            for other in await self._jobs.others(self._selection) - self._others:
+                self._others.add(other)
+                words = "chats of %s %r wait for a worker of that %s: this worker runs %s %r"
+                kind, mine = other[0], getattr(self._selection, other[0])
+                logger.warning(words, *other, kind, kind, mine)
             counts = await self._jobs.counts()
             if counts.drained and not self._drained:
                 logger.warning(
