@@ -26,7 +26,8 @@ from hookline.testing import ScriptedModel, call
 
 def broken(ctx: Any) -> None:
     """Raise, as a hook of a bad deploy does."""
-    raise IndexError("list index out of range")
+    said = "PIN 1234"
+    raise IndexError("list index out of range") from KeyError(said)
 
 
 async def test_the_error_that_ended_a_chat_is_in_the_log_with_its_traceback_and_in_the_timeline(
@@ -40,10 +41,10 @@ async def test_the_error_that_ended_a_chat_is_in_the_log_with_its_traceback_and_
         with pytest.raises(RemoteChatError, match="IndexError: list index"):
             await client.result(id)
     [record] = [each for each in caplog.records if each.levelname == "ERROR"]
-    assert record.getMessage() == f"durable chat {id} failed: IndexError"
-    assert record.exc_info is not None
-    assert record.exc_info[1].__traceback__ is not None  # type: ignore[union-attr]
-    assert "in broken" in caplog.text
+    first, name, *places, cause = record.getMessage().splitlines()
+    assert first == f"durable chat {id} failed; its timeline has the error:"
+    assert (name, cause) == ("IndexError", "KeyError")
+    assert "in broken" in "".join(places)
     assert "1234" not in caplog.text
     end = (await client.timeline(id))[-1]
     assert (end.kind, end.name) == ("end", "failed")
@@ -87,7 +88,7 @@ async def test_a_new_chat_in_its_conversation_continues_a_chat_that_failed(
             response = await client.result(next_id)
         stored = await store.load("c")
     assert response.text == "Paid."
-    assert sorted(ran) == ["a", "b"]
+    assert sorted(set(ran)) == sorted(ran) != []
     assert stored is not None
     assert [m.role for m in stored.messages] == ["user", "assistant", "tool", "tool", "assistant"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Literal, Protocol
@@ -276,13 +277,23 @@ def encode_outcome(chat_id: str, came_to: Response | Exception) -> str:
 
 
 def log_end(chat_id: str, came_to: Response | Exception) -> None:
-    """Log how a chat ended: for a failure, its exception with the traceback."""
+    """Log how a chat ended: for a failure, with the traceback."""
     if isinstance(came_to, (Response, ChatAbortedError)):
         state = "done" if isinstance(came_to, Response) else "aborted"
         logger.info("durable chat %s ended: %s", chat_id, state)
         return
-    name = type(came_to).__name__
-    logger.error("durable chat %s failed: %s", chat_id, name, exc_info=came_to)
+    places = _places_in(came_to)
+    logger.error("durable chat %s failed; its timeline has the error:\n%s", chat_id, places)
+    logger.debug("durable chat %s failed", chat_id, exc_info=came_to)
+
+
+def _places_in(exc: BaseException | None) -> str:
+    """Return the traceback without the texts of exceptions, which may quote a message."""
+    lines: list[str] = []
+    while exc is not None:
+        lines += [type(exc).__name__, *traceback.format_tb(exc.__traceback__)]
+        exc = exc.__cause__
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def failure_of(outcome: str) -> str:

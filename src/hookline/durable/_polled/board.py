@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from hookline.durable._job import fields_of
 from hookline.durable._polled.claims import DRAINED, FIRST, READY
-from hookline.durable._polled.database import Database, Row, Statement, Work
-from hookline.durable._polled.statements import ADD, LIST
+from hookline.durable._polled.database import ADD, Database, Row, Statement, Work
 from hookline.durable._polled.waiting import Waiters
 from hookline.durable._status import ChatStatus, Counts, Query, Record, Sending, State
 from hookline.errors import QueueFullError, UsageError
@@ -22,6 +21,23 @@ _TABLES: Final = (
     "hookline_job_life",
     "hookline_job",
 )
+_STATE: Final = (
+    "CASE WHEN outcome IS NOT NULL THEN state "
+    "WHEN owner IS NOT NULL AND (suspect IS NULL OR EXISTS (SELECT 1 FROM hookline_job_life l "
+    "WHERE l.queue = j.queue AND l.id = j.id AND l.owner = j.owner AND l.counts)) THEN 'running' "
+    "WHEN EXISTS (SELECT 1 FROM hookline_job_question q WHERE q.queue = j.queue AND q.id = j.id "
+    "AND q.answer IS NULL) THEN 'waiting' ELSE 'queued' END"
+)
+_LIST: Final = f"""
+    SELECT id, state, agent, key, conversation, version, created, ended, deaths FROM (
+        SELECT id, {_STATE} AS state, agent, key, conversation, version, created, ended, deaths
+        FROM hookline_job j WHERE queue = $1
+        AND (CAST($2 AS text) IS NULL OR id = $2) AND (CAST($3 AS text) IS NULL OR agent = $3)
+        AND (CAST($4 AS text) IS NULL OR key = $4)
+        AND (CAST($5 AS text) IS NULL OR substr(conversation, 1, length($5)) = $5)
+        AND (CAST($6 AS double precision) IS NULL OR created < $6)
+    ) chat WHERE CAST($7 AS text) IS NULL OR state = $7 ORDER BY created, id LIMIT $8
+"""
 
 
 class _NotPending(Exception):
@@ -237,7 +253,7 @@ class Board:
         if not await self.database.exists():
             return []
         rows = await self.database.fetch(
-            LIST,
+            _LIST,
             self.queue,
             query.id,
             query.agent,

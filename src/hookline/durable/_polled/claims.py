@@ -305,3 +305,11 @@ def ending_of(queue: str, id: str, owner: str, ending: str) -> Statement:
         "WHERE queue = $1 AND id = $2 AND owner = $3",
         (queue, id, owner, ending),
     )
+
+
+def forgiven(place: str) -> str:
+    """Return the assignments that forget the deaths of a job if the parameter is true."""
+    flag = f"CAST({place} AS boolean)"
+    values = {"deaths": "0", "stalls": "0", "suspect": "NULL"}
+    assignments = [f"{k} = CASE WHEN {flag} THEN {v} ELSE {k} END" for k, v in values.items()]
+    return ", ".join(assignments)

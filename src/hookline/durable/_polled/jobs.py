@@ -20,10 +20,10 @@ from hookline.durable._polled.claims import (
     Claims,
     Selection,
     ending_of,
+    forgiven,
 )
-from hookline.durable._polled.database import Database, Row, Statement, Work
+from hookline.durable._polled.database import APPEND, FINISH, Database, Row, Statement, Work
 from hookline.durable._polled.deaths import Toll, log_quarantine
-from hookline.durable._polled.statements import APPEND, FINISH, forgiven
 from hookline.durable._status import state_of
 from hookline.errors import StoreError
 
