@@ -1,4 +1,4 @@
-"""docs/durable.md: its two programs work together, and its table has every option."""
+"""docs/durable.md: its two programs work together, and it has every option, method and command."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from hookline import durable
+from hookline.cli._commands.durable import app
+from hookline.durable._polled import metrics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "durable.md").read_text(encoding="utf-8")
 PROGRAM = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -34,8 +36,10 @@ def test_the_worker_and_the_client_work_together_and_the_worker_ends_when_it_is_
         )
         assert (client.stdout, client.stderr) == ("Booked.\n", "")
         worker.send_signal(signal.SIGTERM)
-        assert worker.communicate() == (None, "")
+        _, log = worker.communicate()
         assert worker.returncode == 0
+        assert [line for line in log.splitlines() if not line.startswith("INFO:")] == []
+        assert log.splitlines()[-1].endswith(" ended: done")
     finally:
         worker.kill()
         worker.wait()
@@ -52,3 +56,26 @@ def test_every_option_of_an_engine_is_in_the_table(engine: str) -> None:
     }
     table = PAGE.partition("\n## Options\n")[2].partition("\n## ")[0]
     assert {name for name in options if f"{name}=" not in table} == set()
+
+
+def test_every_method_of_the_client_is_in_a_table() -> None:
+    methods = [name for name in vars(durable.Client) if name[0] != "_" and name != "aclose"]
+    assert [name for name in methods if not re.search(rf"^\|.*`{name}\(", PAGE, re.MULTILINE)] == []
+
+
+def test_every_command_is_on_the_page() -> None:
+    commands = [name for name in app if not name.startswith("-")]
+    assert len(commands) > 10
+    missing = [
+        name for name in commands if f"durable {name} " not in PAGE and f"`{name}`" not in PAGE
+    ]
+    assert missing == []
+
+
+def test_every_metric_is_in_the_table_of_telemetry() -> None:
+    source = Path(metrics.__file__).read_text(encoding="utf-8")
+    names = {*metrics._GAUGES, *re.findall(r'create_counter\(\s*"hookline.durable.(\w+)"', source)}
+    page = (Path(__file__).parents[2] / "docs" / "telemetry.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `hookline.durable.")]
+    table = {name for row in rows for name in re.findall(r"\.(\w+)`", row.split("|")[1])}
+    assert table == names

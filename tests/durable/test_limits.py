@@ -452,6 +452,8 @@ async def test_with_pin_a_chat_that_has_begun_runs_only_in_its_version(
     await jobs.leave(claim.id, claim.owner)
     await client.start("Hi.", chat_id="new")
     assert await claimed(jobs, version="2", pin=True) == ["new"]
+    assert await jobs.others(Selection("a", version="2", pin=True)) == {("version", "1")}
+    assert await jobs.others(Selection("a", version="2")) == set()
     assert await claimed(jobs, version="2") == ["begun"]
     assert [chat.version for chat in await client.list()] == ["2", "2"]
     lives = [event.text for event in await client.timeline("begun") if event.kind == "life"]

@@ -23,7 +23,7 @@ from tests.durable.test_engines import asking, waits
 from tests.web._server import eventually
 
 from hookline import Agent, ApprovalRequest, Approve, Ask, Deny, Run, ToolCall, define_hook, tool
-from hookline.durable import Client
+from hookline.durable import Client, Counts
 from hookline.durable._polled.claims import Claim, Selection
 from hookline.durable._polled.jobs import Jobs
 from hookline.durable._polled.life import Log
@@ -534,6 +534,33 @@ async def test_a_client_that_lists_creates_no_file_and_no_queue(
         assert not await asyncio.to_thread(os.path.exists, engine.address)
 
 
+async def test_a_client_that_looks_creates_no_tables_in_the_file_of_others(tmp_path: Path) -> None:
+    file = tmp_path / "chats.db"
+    with sqlite3.connect(file) as other:
+        other.execute("CREATE TABLE mine (id TEXT)")
+    other.close()
+    jobs = Jobs(File(str(file)), "hookline", 0.01)
+    assert await jobs.counts() == Counts()
+    with pytest.raises(UsageError, match=r"chats\.db' has no tables of durable chats"):
+        await jobs.questions("one")
+    await jobs.aclose()
+    with sqlite3.connect(file) as other:
+        assert other.execute("SELECT name FROM sqlite_master").fetchall() == [("mine",)]
+    other.close()
+
+
+async def test_a_client_names_the_queues_that_have_chats(engine: Engine, client: Client) -> None:
+    if engine.name == "sqlite":
+        with pytest.raises(UsageError, match=r"no durable chats: the file .* does not exist"):
+            await client.queues()
+    async with engine.worker(Agent(ScriptedModel("Hello."), runtime=Durable())):
+        await client.result(await client.start("Hi."))
+    mine = engine.options().get("queue", engine.options().get("name", "hookline"))
+    queues = await client.queues()
+    assert mine in queues
+    assert list(queues) == sorted(set(queues))
+
+
 async def test_an_operator_reads_what_has_happened_to_a_chat(
     engine: Engine, client: Client
 ) -> None:
@@ -709,7 +736,7 @@ async def test_looking_for_work_waits_for_no_writer_and_writes_nothing(tmp_path:
     other = sqlite3.connect(jobs.database.place, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     assert await jobs.take("me", 9, set(), Selection("bank")) == []
-    assert await jobs.others("bank") == {"zoo"}
+    assert await jobs.others(Selection("bank")) == {("agent", "zoo")}
     other.execute("ROLLBACK")
     other.close()
     await jobs.aclose()

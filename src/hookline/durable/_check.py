@@ -7,20 +7,24 @@ written, and the store is only read. So it ends at the first step that the recor
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
 
-from hookline import Agent, ApprovalRequest, Approve, Message, Store
+from hookline import Agent, ApprovalRequest, Approve, Deny, Message, Store
 from hookline.durable._client import Client
-from hookline.durable._job import check_agent, replay_job
+from hookline.durable._job import check_agent, read_decision, replay_job
 from hookline.durable._status import Record, State
 from hookline.errors import JournalError, RemoteChatError
-from hookline.runtimes import Halted, Journal
+from hookline.runtimes import Halted, Journal, key_name, read_log
 from hookline.storage import Change, ConversationInfo, Stored
 
 _OPEN: Final[tuple[State, ...]] = ("queued", "running", "waiting")
 _MOST: Final = 1_000_000
+_ANSWER: Final = "step/{}/call/{}/answer"  # of `hookline.runtimes.KEYS`
+_request: Final = msgspec.json.Decoder(ApprovalRequest)
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +35,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     fits: bool
     """Whether a worker with this code could continue the chat."""
     why: str = ""
-    """What does not fit, or how far the record was looked at."""
+    """What does not fit, how far the record was replayed, or which approval will not count."""
 
 
 class _Log:
@@ -128,10 +132,11 @@ async def _replay(agent: Agent[Any], record: Record, seconds: float) -> Replay:
         async with asyncio.timeout(seconds):
             await journal.carry(lambda: replay_job(agent, journal, record.input, store))
     except Halted:
-        why = ""
+        whys = [*dict.fromkeys(_void_approvals(agent, record))]
         if journal.past.next is not None:
-            why = f"new code runs before step {journal.past.next!r}; what follows was not replayed"
-        return Replay(id=id, fits=True, why=why)
+            step = journal.past.next
+            whys.append(f"new code runs before step {step!r}; what follows was not replayed")
+        return Replay(id=id, fits=True, why="; ".join(whys))
     except TimeoutError:
         journal.halt()
         why = f"the replay waits at step {journal.past.next!r} for more than {seconds} s"
@@ -141,5 +146,31 @@ async def _replay(agent: Agent[Any], record: Record, seconds: float) -> Replay:
     except JournalError as exc:
         return Replay(id=id, fits=False, why=exc.why)
     except Exception as exc:
-        return Replay(id=id, fits=False, why=f"{type(exc).__name__}: {exc}")
+        place = "its end" if journal.past.next is None else f"step {journal.past.next!r}"
+        why = f"the replay stopped before {place}: {type(exc).__name__}: {exc}"
+        return Replay(id=id, fits=False, why=why)
     return Replay(id=id, fits=True)
+
+
+def _void_approvals(agent: Agent[Any], record: Record) -> Iterator[str]:
+    """Say which waiting calls this code will not run, even if they are approved."""
+    tools = {tool.name: tool for scope in agent.scopes for tool in scope.tools}
+    lines = read_log(record.id, [data for _, data in record.batches])
+    ends = {line.key for line in lines if line.kind == "end"}
+    for _, body, _, answer, _ in record.questions:
+        request = _request.decode(body)
+        name, tool = request.call.name, tools.get(request.call.name)
+        is_denied = answer is not None and isinstance(read_decision(answer), Deny)
+        step = key_name((_ANSWER, request.iteration, request.call.id))
+        if request.path or is_denied or step in ends:
+            continue
+        if tool is None:
+            yield f"agent {agent.name!r} has no tool {name!r}, whose call waits for an approval"
+        elif request.tool_digest not in ("", _digest_of(tool)):
+            yield f"tool {name!r} differs from the one to be approved: the approval will not count"
+
+
+def _digest_of(tool: Any) -> str:
+    """Return what the `tool_digest` of a request for this tool is."""
+    data = tool.name, tool.description, tool.parameters
+    return sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()

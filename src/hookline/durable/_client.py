@@ -321,6 +321,10 @@ class Client:
             return status
         raise UsageError(f"there is no durable chat {chat_id!r} here; start it first")
 
+    async def queues(self) -> tuple[str, ...]:
+        """Return the queues that have chats. Raises UsageError if the database has no tables."""
+        return tuple(await self._board.queues())
+
     async def counts(self) -> Counts:
         """Return the figures of the queue."""
         return await self._board.counts()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
+import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Literal, Protocol
@@ -27,6 +29,7 @@ from hookline.errors import ChatAbortedError, RemoteChatError, UsageError
 from hookline.events import ChatAborted, ChatDone, ChatEvent, ChatFailed, ErrorInfo, read_event
 from hookline.runtimes import Durable, Journal
 
+logger = logging.getLogger("hookline.durable")
 MakeDeps = Callable[[Any], Any]
 """A function that makes `deps` from the JSON data that a chat was started with."""
 Decision = Approve | Deny
@@ -271,6 +274,32 @@ def encode_outcome(chat_id: str, came_to: Response | Exception) -> str:
     else:
         event = ChatFailed(chat_id=chat_id, error=ErrorInfo.of(came_to))
     return event.to_json().decode()
+
+
+def log_end(chat_id: str, came_to: Response | Exception) -> None:
+    """Log how a chat ended: for a failure, with the traceback."""
+    if isinstance(came_to, (Response, ChatAbortedError)):
+        state = "done" if isinstance(came_to, Response) else "aborted"
+        logger.info("durable chat %s ended: %s", chat_id, state)
+        return
+    places = _places_in(came_to)
+    logger.error("durable chat %s failed; its timeline has the error:\n%s", chat_id, places)
+    logger.debug("durable chat %s failed", chat_id, exc_info=came_to)
+
+
+def _places_in(exc: BaseException | None) -> str:
+    """Return the traceback without the texts of exceptions, which may quote a message."""
+    lines: list[str] = []
+    while exc is not None:
+        lines += [type(exc).__name__, *traceback.format_tb(exc.__traceback__)]
+        exc = exc.__cause__
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def failure_of(outcome: str) -> str:
+    """Return the error of a chat that failed or is quarantined; empty for another outcome."""
+    event = read_event(outcome)
+    return f"{event.error.type}: {event.error.message}" if isinstance(event, ChatFailed) else ""
 
 
 def aborted_outcome(chat_id: str, reason: str | None) -> str:

@@ -131,6 +131,10 @@ class Operated(Protocol):
         """
         ...
 
+    async def queues(self) -> list[str]:
+        """Return the queues that have jobs. Raises UsageError if none was ever used there."""
+        ...
+
     async def counts(self) -> Counts:
         """Return the figures of the queue."""
         ...

@@ -5,20 +5,24 @@ The record also says what has become of each message that a client has sent into
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Container, Iterator
 from typing import Any, Final, Literal, cast
 
 import msgspec
 
 from hookline import ApprovalRequest, Approve, UserMessage
-from hookline.durable._job import When, read_decision, read_sent
+from hookline.durable._job import When, failure_of, read_decision, read_sent
 from hookline.durable._status import Record
+from hookline.errors import JournalError
 from hookline.runtimes import Batch, Line, read_log
 
 Kind = Literal[
     "start",
     "life",
+    "begin",
     "step",
+    "error",
     "question",
     "answer",
     "message",
@@ -33,6 +37,8 @@ TOO_LATE: Final = "the chat ended before the message was delivered"
 _UNKNOWN: Final = "the chat was ended while it wrote the message; look at its conversation"
 _batch: Final = msgspec.json.Decoder(Batch)
 _request: Final = msgspec.json.Decoder(ApprovalRequest)
+_WAITS: Final = re.compile("/answer$|/child/")  # a question shows it
+_ERROR: Final = re.compile(r'{"error":{"type":"(\w+)"')
 _ENDINGS: Final[dict[str, Kind]] = {
     "died": "death",
     "lapsed": "loss",
@@ -40,6 +46,18 @@ _ENDINGS: Final[dict[str, Kind]] = {
     "released": "release",
     "waits": "wait",
 }
+"""Of lives: the worker died, lost the chat, left it to another one, or put it aside to wait."""
+
+
+class _Message(msgspec.Struct, frozen=True):
+    role: str = ""
+    call_id: str = ""
+    name: str = ""
+    outcome: str = "ok"
+    text: str = ""
+
+
+_message: Final = msgspec.json.Decoder(_Message | None)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,11 +66,16 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     """When, in seconds since 1970."""
     kind: Kind
-    """What has happened: the chat was started, a life began, a step ended, …"""
+    """What has happened: the chat was started, a life began, a step ended, …
+
+    "begin" is a step that has not ended, and "error" the end of a call that was denied, failed,
+    or may have run.
+    """
     name: str = ""
     """The step, the worker of the life, the id of the question, or how the chat ended."""
     text: str = ""
-    """More about it, such as the called tool, the version of the code, or who answered."""
+    """More about it, such as the called tool, the version of the code, who answered, or the error
+    of a chat that failed."""
 
 
 def timeline(record: Record) -> tuple[Event, ...]:
@@ -63,7 +86,8 @@ def timeline(record: Record) -> tuple[Event, ...]:
         reason = msgspec.json.decode(record.abort or "null")
         events.append(Event(at=record.aborted, kind="abort", text=reason or ""))
     if record.ended is not None:
-        events.append(Event(at=record.ended, kind="end", name=record.state or ""))
+        failure = "" if record.outcome is None else failure_of(record.outcome)
+        events.append(Event(at=record.ended, kind="end", name=record.state or "", text=failure))
     return tuple(sorted(events, key=lambda event: event.at))  # stable: the order above
 
 
@@ -78,6 +102,12 @@ def _lives(record: Record) -> Iterator[Event]:
 
 def _steps(record: Record) -> Iterator[Event]:
     tools: dict[str, str] = {}  # the names of the called tools, by the ids of the calls
+    approved = {
+        _request.decode(body).call.id
+        for _, body, _, answer, _ in record.questions
+        if answer is not None and isinstance(read_decision(answer), Approve)
+    }
+    begins: dict[str, float] = {}  # of the steps that have not ended
     for at, data in record.batches:
         try:
             lines = _batch.decode(data).lines
@@ -85,19 +115,39 @@ def _steps(record: Record) -> Iterator[Event]:
             yield Event(at=at, kind="step", text="cannot be read by this version of hookline")
             continue
         for line in lines:
-            if line.kind == "end":
-                yield Event(at=at, kind="step", name=line.key, text=_about(line, tools))
+            if line.kind == "begin":
+                begins[line.key] = at
+            elif line.kind == "end":
+                begins.pop(line.key, None)
+                kind, text = _about(line, tools, approved)
+                yield Event(at=at, kind=kind, name=line.key, text=text)
+    for key, at in begins.items():
+        if not _WAITS.search(key):
+            yield Event(at=at, kind="begin", name=key, text=_tool_of(key, tools))
 
 
-def _about(line: Line, tools: dict[str, str]) -> str:
-    """Return what a step was about, without content: the tools that were called."""
+def _about(line: Line, tools: dict[str, str], approved: Container[str]) -> tuple[Kind, str]:
+    """Return what a step was about, without content: the tools, and what became of the calls."""
     parts = line.key.split("/")
+    if line.error is not None:
+        return "error", line.error.type
     if parts[-1] == "model":
         calls = list(_calls(msgspec.json.decode(line.value)))
         tools.update(calls)
         names = ", ".join(name for _, name in calls)
-        return f"calls {names}" if names else ""
-    return next((tools[part] for part in parts if part in tools), "")
+        return "step", f"calls {names}" if names else ""
+    message = _message.decode(line.value) if "message" in parts[:2] else None
+    if message is None or message.role != "tool":
+        return "step", _tool_of(line.key, tools)
+    if message.outcome == "ok":
+        return "step", message.name
+    match = _ERROR.match(message.text)
+    after = " after its approval" if message.call_id in approved else ""
+    return "error", f"{message.name}: {match[1] if match else message.outcome}{after}"
+
+
+def _tool_of(key: str, tools: dict[str, str]) -> str:
+    return next((tools[part] for part in key.split("/") if part in tools), "")
 
 
 def _calls(value: Any) -> Iterator[tuple[str, str]]:
@@ -114,9 +164,15 @@ def _calls(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _messages(record: Record) -> Iterator[Event]:
+    try:
+        messages = sent_messages(record)
+    except JournalError:  # of newer code
+        messages = ()
+    statuses = {sent.message.id: f", {sent.status}" for sent in messages}
     for body, at in record.messages:
         sent = read_sent(body)
-        yield Event(at=at, kind="message", name=sent.message.id, text=sent.when)
+        id = sent.message.id
+        yield Event(at=at, kind="message", name=id, text=f"{sent.when}{statuses.get(id, '')}")
 
 
 def _questions(record: Record) -> Iterator[Event]:
@@ -167,7 +223,7 @@ def sent_messages(record: Record) -> tuple[ChatMessage, ...]:
             status, reason = "returned", decisions[id]
         elif is_over:
             status, reason = ("unknown", _UNKNOWN) if id in decisions else ("returned", TOO_LATE)
-        messages.append(_message(sent.message, sent.when, status, reason))
+        messages.append(_sent(sent.message, sent.when, status, reason))
     return tuple(messages)
 
 
@@ -178,5 +234,5 @@ def _decisions(line: Line) -> dict[str, str | None]:
     return {item["message"]["id"]: item.get("refused") for item in decided}
 
 
-def _message(message: UserMessage, when: When, status: Any, reason: str | None) -> ChatMessage:
+def _sent(message: UserMessage, when: When, status: Any, reason: str | None) -> ChatMessage:
     return ChatMessage(message=message, when=when, status=status, reason=reason)

@@ -1,22 +1,33 @@
-"""`hookline durable`: list, inspect, retry, end, drain and delete chats, and check a deploy."""
+"""`hookline durable`: list, inspect, answer, end, drain and delete chats, and check a deploy."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
-from datetime import datetime
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from cyclopts import App, Parameter
 
+from hookline import ApprovalRequest, Approve, Deny
+from hookline.cli._commands.durable_lines import (
+    chat_row,
+    chat_rows,
+    event_row,
+    figures,
+    number_of,
+    others_line,
+    question_row,
+    seconds_of,
+    verdict_row,
+)
 from hookline.cli._target import as_agent, locate, whole
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
 from hookline.cli._terminal.styled_lines import Line, cut
-from hookline.cli._terminal.text_layout import pad
 from hookline.durable import (
     ChatMessage,
     ChatStatus,
@@ -31,24 +42,23 @@ from hookline.errors import UsageError
 from hookline.events import Interrupt
 
 State = Literal["queued", "running", "waiting", "done", "aborted", "failed", "quarantined"]
-_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+OPEN: Final[tuple[State, ...]] = ("queued", "running", "waiting")
+ALL: Final = 1_000_000
 Url = Annotated[
     str, Parameter(help="The engine of the chats, such as sqlite:///jobs.db or postgresql://….")
 ]
 Id = Annotated[str, Parameter(help="The id of the chat.")]
-Queue = Annotated[str | None, Parameter(help="The queue of the workers.")]
-Admin = Annotated[
-    str | None, Parameter(help="Restate's admin API. Defaults to port 9070 of the same host.")
-]
 Output = Annotated[Literal["text", "json"], Parameter(help="json: the same as JSON.")]
 
 HELP: Final = """Look after the durable chats of an engine.
 
 For example:
 
-  hookline durable ls sqlite:///jobs.db
   hookline durable ls sqlite:///jobs.db --state quarantined
+  hookline durable counts sqlite:///jobs.db
   hookline durable show sqlite:///jobs.db booking-7
+  hookline durable pending sqlite:///jobs.db booking-7
+  hookline durable answer sqlite:///jobs.db booking-7 booking-7.call_1 --approve
   hookline durable retry sqlite:///jobs.db booking-7
   hookline durable send sqlite:///jobs.db booking-7 "Two seats, please."
   hookline durable abort sqlite:///jobs.db booking-7 --force
@@ -58,17 +68,43 @@ For example:
   hookline durable check sqlite:///jobs.db app:agent
 """
 
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of every command."""
+
+    queue: Annotated[str | None, Parameter(help="The queue of the workers.")] = None
+    admin: Annotated[
+        str | None, Parameter(help="Restate's admin API. Defaults to port 9070 of the same host.")
+    ] = None
+    debug: Annotated[bool, Parameter(help="Show tracebacks of errors.")] = False
+
+
+DEFAULTS: Final = Options()
+
 app = App(name="durable", help=HELP, help_format="plaintext")
 
 
 def _run(
-    url: str, queue: str | None, admin: str | None, work: Callable[[Client], Awaitable[Any]]
+    url: str, options: Options, work: Callable[[Client], Awaitable[Any]], *, of_queue: bool = False
 ) -> Any:
+    """Do the work of a command; if it is about a queue, see that there is one."""
+
     async def run() -> Any:
-        async with client(url, queue=queue, admin=admin) as jobs:
+        async with client(url, queue=options.queue, admin=options.admin) as jobs:
+            if of_queue:
+                await _look(jobs, options.queue or "hookline")
             return await work(jobs)
 
     return asyncio.run(run())
+
+
+async def _look(jobs: Client, queue: str) -> None:
+    """Name the queues with chats if this one has none. Raises UsageError if there are no tables."""
+    queues = await jobs.queues()
+    if queues and queue not in queues:
+        Screen().fault(strict(f"queue {queue!r} has no chats; these have: {', '.join(queues)}"))
 
 
 def _print(lines: Iterable[Line]) -> None:
@@ -93,8 +129,7 @@ def ls(
         str | None, Parameter(help="Only chats that were started before, such as 30s, 2h or 7d.")
     ] = None,
     limit: Annotated[int, Parameter(converter=whole, help="The most chats to list.")] = 100,
-    queue: Queue = None,
-    admin: Admin = None,
+    options: Options = DEFAULTS,
     output: Output = "text",
 ) -> int:
     """List chats, the oldest first."""
@@ -110,66 +145,101 @@ def ls(
             limit=limit,
         )
 
-    chats: tuple[ChatStatus, ...] = _run(url, queue, admin, work)
+    chats: tuple[ChatStatus, ...] = _run(url, options, work, of_queue=True)
     if output == "json":
         print(json.dumps(msgspec.to_builtins(chats), indent=2))
         return 0
-    _print(map(_row, chats) if chats else [[("dim", "no chats")]])
+    _print(chat_rows(chats))
     return 0
 
 
-def _row(chat: ChatStatus) -> Line:
-    kind = {"failed": "bad", "quarantined": "bad", "waiting": "mark"}.get(chat.state, "")
-    more = [f"key {chat.key}"] if chat.key else []
-    more += [f"version {chat.version}"] if chat.version else []
-    more += [f"{chat.deaths} deaths"] if chat.deaths else []
-    return [
-        ("dim", f"{_time(chat.created)}  "),
-        ("name", pad(strict(chat.id), 24)),
-        (kind, f"  {chat.state:<12}"),
-        ("", strict(chat.agent or "")),
-        ("dim", strict("  " + ", ".join(more)) if more else ""),
-    ]
+@app.command
+def counts(url: Url, /, *, output: Output = "text", options: Options = DEFAULTS) -> int:
+    """Count the chats of a queue that are not over."""
+    result: Counts = _run(url, options, lambda jobs: jobs.counts(), of_queue=True)
+    if output == "json":
+        print(json.dumps(msgspec.to_builtins(result), indent=2))
+        return 0
+    end = "; drained: workers take no chats before resume" if result.drained else ""
+    oldest = f"; the oldest is queued for {result.oldest:.0f} s" if result.queued else ""
+    print(f"{result.running} running, {figures(result)}{oldest}{end}")
+    return 0
 
 
 @app.command
-def show(
-    url: Url, id: Id, /, *, queue: Queue = None, admin: Admin = None, output: Output = "text"
-) -> int:
+def show(url: Url, id: Id, /, *, output: Output = "text", options: Options = DEFAULTS) -> int:
     """Show what has happened to a chat: its lives, steps, questions and answers."""
 
     async def work(jobs: Client) -> tuple[ChatStatus, tuple[Event, ...]]:
-        return await jobs.status(id), await jobs.timeline(id)
+        events = await jobs.timeline(id)
+        return await jobs.status(id), events
 
-    status, events = _run(url, queue, admin, work)
+    status, events = _run(url, options, work)
     if output == "json":
         print(json.dumps([msgspec.to_builtins(event) for event in events], indent=2))
         return 0
-    _print([_row(status), *map(_event, events)])
+    _print([chat_row(status), *map(event_row, events)])
     return 0
 
 
-def _event(event: Event) -> Line:
-    kind = {"death": "bad", "loss": "bad", "question": "mark", "answer": "mark"}
-    return [
-        ("dim", f"{_time(event.at)}  "),
-        (kind.get(event.kind, "name"), f"{event.kind:<9}"),
-        ("", strict(event.name)),
-        ("dim", strict(f"  {event.text}") if event.text else ""),
-    ]
+@app.command
+def watch(url: Url, id: Id, /, *, options: Options = DEFAULTS) -> int:
+    """Show what happens to a chat, until it is over."""
+
+    async def work(jobs: Client) -> None:
+        async with aclosing(jobs.watch(id)) as events:
+            async for event in events:
+                _print([event_row(event)])
+
+    _run(url, options, work)
+    return 0
 
 
 @app.command
-def retry(url: Url, id: Id, /, *, queue: Queue = None, admin: Admin = None) -> int:
+def pending(url: Url, id: Id, /, *, output: Output = "text", options: Options = DEFAULTS) -> int:
+    """List the calls of a chat that wait for an answer, each with its id."""
+    requests: tuple[ApprovalRequest, ...] = _run(url, options, lambda jobs: jobs.pending(id))
+    if output == "json":
+        print(json.dumps([json.loads(request.to_json()) for request in requests], indent=2))
+        return 0
+    _print(map(question_row, requests) if requests else [[("dim", "no call waits")]])
+    return 0
+
+
+@app.command
+def answer(
+    url: Url,
+    id: Id,
+    request: Annotated[str, Parameter(help="The id of the waiting call, as `pending` lists it.")],
+    /,
+    *,
+    approve: Annotated[bool, Parameter(help="Let the call run.")] = False,
+    deny: Annotated[str | None, Parameter(help="Refuse the call, for this reason.")] = None,
+    by: Annotated[str | None, Parameter(help="Who answers.")] = None,
+    options: Options = DEFAULTS,
+) -> int:
+    """Answer a call that waits: --approve, or --deny with a reason for the model."""
+    if approve == (deny is not None):
+        raise UsageError(f"{request!r} needs one answer: --approve, or --deny and a reason")
+    decision = Approve(by=by) if deny is None else Deny(deny, by=by)
+    _run(url, options, lambda jobs: jobs.answer(id, {request: decision}))
+    print(f"{strict(request)} is {'approved' if deny is None else 'denied'}")
+    return 0
+
+
+@app.command
+def retry(url: Url, id: Id, /, *, options: Options = DEFAULTS) -> int:
     """Queue a quarantined chat again."""
-    _run(url, queue, admin, lambda jobs: jobs.retry(id))
+    _run(url, options, lambda jobs: jobs.retry(id))
+    print(f"chat {id} is queued")
     return 0
 
 
 @app.command
-def quarantine(url: Url, id: Id, /, *, queue: Queue = None, admin: Admin = None) -> int:
+def quarantine(url: Url, id: Id, /, *, options: Options = DEFAULTS) -> int:
     """Put a chat that no worker runs into quarantine, until it is retried."""
-    _run(url, queue, admin, lambda jobs: jobs.quarantine(id))
+    _run(url, options, lambda jobs: jobs.quarantine(id))
+    print(f"chat {id} is quarantined")
     return 0
 
 
@@ -187,8 +257,7 @@ def send(
             "the running tools that are idempotent first."
         ),
     ] = "next",
-    queue: Queue = None,
-    admin: Admin = None,
+    options: Options = DEFAULTS,
 ) -> int:
     """Send a message into a chat. Exits with 1 if it is not delivered and will not be."""
 
@@ -197,10 +266,11 @@ def send(
             return await jobs.send(id, Interrupt(text))
         return await jobs.send(id, text, when=when)
 
-    message: ChatMessage = _run(url, queue, admin, work)
+    message: ChatMessage = _run(url, options, work)
     if message.status == "returned":
         Screen().fault(f"not delivered to chat {strict(id)}: {strict(str(message.reason))}")
         return 1
+    print(f"message {message.message.id} is {message.status}")
     return 0
 
 
@@ -212,13 +282,21 @@ def abort(
     *,
     reason: Annotated[str | None, Parameter(help="The reason, for hooks and the result.")] = None,
     force: Annotated[bool, Parameter(help="End a chat that no worker runs at once.")] = False,
-    queue: Queue = None,
-    admin: Admin = None,
+    options: Options = DEFAULTS,
 ) -> int:
     """Abort a chat."""
-    if not _run(url, queue, admin, lambda jobs: jobs.abort(id, reason, force=force)):
+    if not _run(url, options, lambda jobs: jobs.abort(id, reason, force=force)):
         Screen().fault(f"chat {strict(id)} is over")
         return 1
+    print(f"the abort of chat {id} is {'done or requested' if force else 'requested'}")
+    return 0
+
+
+@app.command
+def delete(url: Url, id: Id, /, *, options: Options = DEFAULTS) -> int:
+    """Delete a chat that is over or quarantined, with its record, input and outcome."""
+    _run(url, options, lambda jobs: jobs.delete(id))
+    print(f"chat {id} is deleted")
     return 0
 
 
@@ -230,8 +308,7 @@ def drain(
     timeout: Annotated[
         str | None, Parameter(help="How long to wait for running calls, such as 60s or 5m.")
     ] = None,
-    queue: Queue = None,
-    admin: Admin = None,
+    options: Options = DEFAULTS,
 ) -> int:
     """Let workers take no chats until `resume`, and wait until no chat runs.
 
@@ -244,19 +321,19 @@ def drain(
             await jobs.drain(timeout=limit)
         return await jobs.counts()
 
-    counts: Counts = _run(url, queue, admin, work)
-    figures = f"{counts.queued + counts.resting} wait, {counts.quarantined} are quarantined"
-    if counts.running:
-        Screen().fault(f"not drained yet: {counts.running} chats run, {figures}")
+    result: Counts = _run(url, options, work, of_queue=True)
+    if result.running:
+        Screen().fault(f"not drained yet: {result.running} running, {figures(result)}")
         return 1
-    print(f"drained: no chat runs, {figures}")
+    print(f"drained: 0 running, {figures(result)}")
     return 0
 
 
 @app.command
-def resume(url: Url, /, *, queue: Queue = None, admin: Admin = None) -> int:
+def resume(url: Url, /, *, options: Options = DEFAULTS) -> int:
     """Let workers take chats again, after `drain`."""
-    _run(url, queue, admin, lambda jobs: jobs.resume())
+    _run(url, options, lambda jobs: jobs.resume(), of_queue=True)
+    print("workers take chats")
     return 0
 
 
@@ -266,12 +343,12 @@ def cleanup(
     /,
     *,
     older_than: Annotated[str, Parameter(help="How long ago they ended, such as 30s, 2h or 7d.")],
-    queue: Queue = None,
-    admin: Admin = None,
+    options: Options = DEFAULTS,
 ) -> int:
     """Delete the chats that ended long ago, with their records."""
     age = seconds_of(older_than)
-    print(f"{_run(url, queue, admin, lambda jobs: jobs.cleanup(older_than=age))} chats deleted")
+    count: int = _run(url, options, lambda jobs: jobs.cleanup(older_than=age), of_queue=True)
+    print(f"{number_of(count, 'chat')} deleted")
     return 0
 
 
@@ -281,40 +358,35 @@ def check(
     agent: Annotated[str, Parameter(help="module:attribute of the agent.")],
     /,
     *,
-    queue: Queue = None,
-    admin: Admin = None,
+    options: Options = DEFAULTS,
     timeout: Annotated[float, Parameter(help="The most seconds for each chat.")] = 10.0,
 ) -> int:
     """Replay the records of all open chats with this code; exit with 1 if a chat does not fit.
 
-    Nothing runs and nothing is changed.
+    Nothing runs and nothing is changed. Also exits with 1 if all open chats of the queue are for
+    other agents.
     """
     located = locate(agent)
 
-    async def work(jobs: Client) -> tuple[Replay, ...]:
-        return await check_chats(await as_agent(located, agent), jobs, timeout=timeout)
+    async def work(jobs: Client) -> tuple[str, tuple[Replay, ...], list[ChatStatus]]:
+        deployed = await as_agent(located, agent)
+        name = deployed.name
+        chats = [chat for state in OPEN for chat in await jobs.list(state=state, limit=ALL)]
+        others = [chat for chat in chats if chat.agent not in (None, name)]
+        return name, await check_chats(deployed, jobs, timeout=timeout), others
 
-    replays: tuple[Replay, ...] = _run(url, queue, admin, work)
+    name, replays, others = _run(url, options, work, of_queue=True)
     misfits = [replay for replay in replays if not replay.fits]
-    _print(_verdict(replay) for replay in replays if replay.why)
-    print(f"{len(replays)} open chats, {len(misfits)} do not fit")
-    return 1 if misfits else 0
-
-
-def _verdict(replay: Replay) -> Line:
-    kind = "dim" if replay.fits else "bad"
-    return [("name", strict(replay.id)), (kind, f"  {strict(replay.why)}")]
-
-
-def seconds_of(text: str) -> float:
-    """Return the seconds of a duration such as `30s`, `2h` or `7d`. Raises UsageError."""
-    try:
-        return float(text[:-1]) * _UNITS[text[-1:]]
-    except (KeyError, ValueError):
-        raise UsageError(
-            f"{text!r} is not a duration; use a number and s, m, h or d, such as 7d"
-        ) from None
-
-
-def _time(at: float) -> str:
-    return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")
+    _print(verdict_row(replay) for replay in replays if replay.why)
+    verb = "does" if len(misfits) == 1 else "do"
+    print(f"{number_of(len(replays), 'open chat')}, {len(misfits)} {verb} not fit")
+    if others:
+        print(strict(others_line(others)))
+    if others and not replays:
+        Screen().fault(
+            strict(
+                f"no open chat is for agent {name!r}: if the agent was renamed, these chats wait "
+                "for a worker with the old name"
+            )
+        )
+    return 1 if misfits or (others and not replays) else 0

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from hookline.durable._job import fields_of
 from hookline.durable._polled.claims import DRAINED, FIRST, READY
-from hookline.durable._polled.database import Bulk, Database, Row, Statement, Work
+from hookline.durable._polled.database import ADD, Database, Row, Statement, Work
 from hookline.durable._polled.waiting import Waiters
 from hookline.durable._status import ChatStatus, Counts, Query, Record, Sending, State
 from hookline.errors import QueueFullError, UsageError
@@ -21,25 +21,10 @@ _TABLES: Final = (
     "hookline_job_life",
     "hookline_job",
 )
-_ADD: Final = Bulk(
-    "INSERT INTO hookline_job "
-    "(queue, id, input, agent, conversation, key, priority, trace, created) "
-    "SELECT i_queue, i_id, i_input, i_agent, i_conversation, i_key, i_priority, i_trace, TIME() "
-    "FROM item WHERE TRUE ON CONFLICT DO NOTHING RETURNING id",
-    (
-        ("i_queue", "text"),
-        ("i_id", "text"),
-        ("i_input", "text"),
-        ("i_agent", "text"),
-        ("i_conversation", "text"),
-        ("i_key", "text"),
-        ("i_priority", "int"),
-        ("i_trace", "text"),
-    ),
-    (1,),
-)
 _STATE: Final = (
-    "CASE WHEN outcome IS NOT NULL THEN state WHEN owner IS NOT NULL THEN 'running' "
+    "CASE WHEN outcome IS NOT NULL THEN state "
+    "WHEN owner IS NOT NULL AND (suspect IS NULL OR EXISTS (SELECT 1 FROM hookline_job_life l "
+    "WHERE l.queue = j.queue AND l.id = j.id AND l.owner = j.owner AND l.counts)) THEN 'running' "
     "WHEN EXISTS (SELECT 1 FROM hookline_job_question q WHERE q.queue = j.queue AND q.id = j.id "
     "AND q.answer IS NULL) THEN 'waiting' ELSE 'queued' END"
 )
@@ -83,12 +68,15 @@ class Board:
 
     async def _at(self, id: str, work: Callable[[], Work[Any]]) -> Any:
         """Run a transaction on a job. Raises UsageError for an unknown job."""
+        await self._check_exists(f"there is no durable chat {id!r}")
+        return await self.database.run(work)
+
+    async def _check_exists(self, words: str) -> None:
+        """Raise UsageError if there are no tables."""
         if not await self.database.exists():
             raise UsageError(
-                f"there is no durable chat {id!r}: {self.database.absence}; check the address, or "
-                "start a chat"
+                f"{words}: {self.database.absence}; check the address, or start a chat"
             )
-        return await self.database.run(work)
 
     def _outcome_of(self, id: str) -> Work[Row]:
         """Return the outcome and state of a job. Raises UsageError for an unknown job."""
@@ -115,7 +103,7 @@ class Board:
             fields.priority,
             fields.trace,
         )
-        return await self.database.apply(_ADD, item)
+        return await self.database.apply(ADD, item)
 
     async def _check_room(self, id: str, limit: int) -> None:
         sql = f"SELECT count(*) FROM (SELECT 1 FROM hookline_job WHERE {READY} {FIRST} LIMIT $2) _"
@@ -125,11 +113,7 @@ class Board:
 
     async def result(self, id: str) -> str:
         """Wait for the outcome of a job; raises UsageError if there is no job with this id."""
-        if not await self.database.exists():
-            raise UsageError(
-                f"there is no durable chat {id!r}: {self.database.absence}; check the address, or "
-                "start a chat"
-            )
+        await self._check_exists(f"there is no durable chat {id!r}")
         outcome = await self._waiters.wait(id)
         if outcome is None:
             raise self.unknown(id)
@@ -366,6 +350,16 @@ class Board:
         """Let workers take the jobs of this queue again."""
         if await self.database.exists():
             await self.database.fetch("DELETE FROM hookline_job_drain WHERE queue = $1", self.queue)
+
+    async def queues(self) -> list[str]:
+        """Return the queues that have jobs. Raises UsageError if there are no tables."""
+        await self._check_exists("there are no durable chats")
+        sql = (  # one look at the index for each queue
+            "WITH RECURSIVE one (name) AS (SELECT min(queue) FROM hookline_job UNION ALL "
+            "SELECT (SELECT min(queue) FROM hookline_job WHERE queue > name) FROM one "
+            "WHERE name IS NOT NULL) SELECT name FROM one WHERE name IS NOT NULL"
+        )
+        return [row[0] for row in await self.database.fetch(sql, reads=True)]
 
     async def counts(self) -> Counts:
         """Return the figures of the queue."""

@@ -18,10 +18,10 @@ LAPSED: Final = "queue = $1 AND owner IS NOT NULL AND NOT HELD()"
 _SWEEP: Final = 1000  # lapsed claims to look at in one turn
 _WAKE: Final = 1000  # resting chats to wake in one turn
 DRAINED: Final = "EXISTS (SELECT 1 FROM hookline_job_drain d WHERE d.queue = $1)"
-_MINE: Final = "(agent IS NULL OR CAST($2 AS text) IS NULL OR agent = $2)"
+MINE: Final = "(agent IS NULL OR CAST($2 AS text) IS NULL OR agent = $2)"
 # A worker that pins runs the chats that began with its version, or have not begun.
 FIT: Final = (
-    f"{READY} AND {_MINE} AND (CAST($3 AS text) IS NULL OR version IS NULL OR version = $3) "
+    f"{READY} AND {MINE} AND (CAST($3 AS text) IS NULL OR version IS NULL OR version = $3) "
     f"AND id <> ALL($4) AND NOT {DRAINED}"
 )
 
@@ -42,7 +42,7 @@ _LAPSED_JOBS: Final = (
     "FROM hookline_job_log g WHERE g.queue = j.queue AND g.id = j.id AND g.n >= batches "
     "ORDER BY n DESC LIMIT 1), began) FROM hookline_job j JOIN hookline_job_life l "
     "ON l.queue = j.queue AND l.id = j.id AND l.owner = j.owner "
-    f"WHERE j.queue = $1 AND j.id IN (SELECT id FROM hookline_job WHERE {LAPSED} AND {_MINE} "
+    f"WHERE j.queue = $1 AND j.id IN (SELECT id FROM hookline_job WHERE {LAPSED} AND {MINE} "
     "ORDER BY owner LIMIT $3 FOR UPDATE SKIP LOCKED)"
 )
 
@@ -226,8 +226,12 @@ class Claims:
             )
             await self._database.fetch(sql, self._queue, list(ids), list(owners))
 
-    def sweep(self, selection: Selection) -> Work[None]:
-        """Free the jobs whose claims have lapsed, and count the deaths of their lives."""
+    def sweep(self, selection: Selection) -> Generator[Statement, list[Row], list[tuple[str, int]]]:
+        """Free the jobs whose claims have lapsed, and count the deaths of their lives.
+
+        Returns the jobs that were quarantined, with their deaths.
+        """
+        quarantined: list[tuple[str, int]] = []
         workers: dict[str, list[_Lapsed]] = {}
         for row in (yield Statement(_LAPSED_JOBS, (self._queue, selection.agent, _SWEEP))):
             job = _Lapsed(*row)
@@ -237,13 +241,16 @@ class Claims:
             since = max((job.last for job in dead), default=0.0) - TRIAL
             for job in jobs:
                 if job.counts:
-                    yield from self._bury(worker, job, since, selection.max_deaths)
+                    toll = yield from self._bury(worker, job, since, selection.max_deaths)
+                    if toll.strikes >= selection.max_deaths:
+                        quarantined.append((job.id, toll.deaths))
                 else:
                     yield from self._free(job, job.suspect, Toll(job.deaths, job.stalls), "lapsed")
             if dead and all(job.suspect is not None for job in dead):
                 yield from self._clear_others([job.id for job in dead])
+        return quarantined
 
-    def _bury(self, worker: str, job: _Lapsed, since: float, max_deaths: int) -> Work[None]:
+    def _bury(self, worker: str, job: _Lapsed, since: float, max_deaths: int) -> Work[Toll]:
         """Count the death of a life; only one with a record after `since` is a suspect at once."""
         sql = "SELECT data FROM hookline_job_log WHERE queue = $1 AND id = $2 AND n >= $3"
         rows = yield Statement(sql, (self._queue, job.id, job.batches))
@@ -256,6 +263,7 @@ class Claims:
                 "state = 'quarantined', ended = TIME() WHERE queue = $1 AND id = $2"
             )
             yield Statement(sql, (self._queue, job.id, outcome_of(job.id, toll.deaths)))
+        return toll
 
     def _free(self, job: _Lapsed, suspect: str | None, toll: Toll, ending: str) -> Work[None]:
         """Take a job from its life; it is ready after the delay of its deaths."""
@@ -297,3 +305,11 @@ def ending_of(queue: str, id: str, owner: str, ending: str) -> Statement:
         "WHERE queue = $1 AND id = $2 AND owner = $3",
         (queue, id, owner, ending),
     )
+
+
+def forgiven(place: str) -> str:
+    """Return the assignments that forget the deaths of a job if the parameter is true."""
+    flag = f"CAST({place} AS boolean)"
+    values = {"deaths": "0", "stalls": "0", "suspect": "NULL"}
+    assignments = [f"{k} = CASE WHEN {flag} THEN {v} ELSE {k} END" for k, v in values.items()]
+    return ", ".join(assignments)

@@ -1,4 +1,4 @@
-"""How statements run on SQLite and on PostgreSQL.
+"""How statements run on SQLite and on PostgreSQL, and those that run for many items.
 
 All statements are PostgreSQL's, as far as SQLite knows them too. What differs is translated by each
 database: `CLOCK()` (seconds of a clock that all workers share), `TIME()` (seconds since 1970),
@@ -10,7 +10,7 @@ statements and receives their rows: it is one transaction, and an exception in i
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 Row = Sequence[Any]
@@ -34,6 +34,53 @@ class Bulk(NamedTuple):
     """The names and types of the items' columns."""
     key: tuple[int, ...]
     """The columns that the statement returns for each item on which it had an effect."""
+
+
+ADD: Final = Bulk(
+    "INSERT INTO hookline_job "
+    "(queue, id, input, agent, conversation, key, priority, trace, created) "
+    "SELECT i_queue, i_id, i_input, i_agent, i_conversation, i_key, i_priority, i_trace, TIME() "
+    "FROM item WHERE TRUE ON CONFLICT DO NOTHING RETURNING id",
+    (
+        ("i_queue", "text"),
+        ("i_id", "text"),
+        ("i_input", "text"),
+        ("i_agent", "text"),
+        ("i_conversation", "text"),
+        ("i_key", "text"),
+        ("i_priority", "int"),
+        ("i_trace", "text"),
+    ),
+    (1,),
+)
+# No owner is locked: the place `n` in the record can be taken only once, so that of two lives that
+# write at the same moment one fails, and is over.
+APPEND: Final = Bulk(
+    "INSERT INTO hookline_job_log (queue, id, n, at, data) "
+    "SELECT queue, id, i_n, TIME(), i_data FROM item JOIN hookline_job "
+    "ON queue = i_queue AND id = i_id AND owner = i_owner "
+    "WHERE outcome IS NULL ON CONFLICT DO NOTHING RETURNING id, n",
+    (
+        ("i_queue", "text"),
+        ("i_id", "text"),
+        ("i_owner", "text"),
+        ("i_n", "int"),
+        ("i_data", "bytea"),
+    ),
+    (1, 3),
+)
+FINISH: Final = Bulk(
+    "UPDATE hookline_job SET owner = NULL, lease = NULL, outcome = i_outcome, state = i_state, "
+    "ended = TIME() FROM item WHERE queue = i_queue AND id = i_id AND owner = i_owner RETURNING id",
+    (
+        ("i_queue", "text"),
+        ("i_id", "text"),
+        ("i_owner", "text"),
+        ("i_outcome", "text"),
+        ("i_state", "text"),
+    ),
+    (1,),
+)
 
 
 class Database(Protocol):

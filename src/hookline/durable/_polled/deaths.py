@@ -16,6 +16,7 @@ into quarantine.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -25,6 +26,7 @@ from hookline.durable._job import encode_outcome
 from hookline.errors import RemoteChatError
 from hookline.runtimes import Batch
 
+logger = logging.getLogger("hookline.durable")
 FIRST_DELAY: Final = 0.5  # seconds before the life after the second strike
 LONGEST_DELAY: Final = 300.0
 TRIAL: Final = 1.0  # seconds within which a call that kills its worker is expected to do so
@@ -79,6 +81,11 @@ def words_of(id: str, deaths: int) -> str:
         f"{deaths} workers died while they ran this chat; find out why, then call "
         f"retry({id!r}) or abort({id!r}, force=True)"
     )
+
+
+def log_quarantine(id: str, deaths: int) -> None:
+    """Log that a chat was quarantined."""
+    logger.error("durable chat %s was quarantined: %d workers died while they ran it", id, deaths)
 
 
 class _Ran(msgspec.Struct, frozen=True):

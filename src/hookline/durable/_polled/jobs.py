@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Generator
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from hookline.durable._polled.board import Board
 from hookline.durable._polled.claims import (
@@ -14,45 +14,18 @@ from hookline.durable._polled.claims import (
     FIRST,
     FIT,
     LAPSED,
+    MINE,
     READY,
     Claim,
     Claims,
     Selection,
     ending_of,
+    forgiven,
 )
-from hookline.durable._polled.database import Bulk, Database, Row, Statement, Work
-from hookline.durable._polled.deaths import Toll
+from hookline.durable._polled.database import APPEND, FINISH, Database, Row, Statement, Work
+from hookline.durable._polled.deaths import Toll, log_quarantine
 from hookline.durable._status import state_of
 from hookline.errors import StoreError
-
-# No owner is locked: the place `n` in the record can be taken only once, so that of two lives that
-# write at the same moment one fails, and is over.
-_APPEND: Final = Bulk(
-    "INSERT INTO hookline_job_log (queue, id, n, at, data) "
-    "SELECT queue, id, i_n, TIME(), i_data FROM item JOIN hookline_job "
-    "ON queue = i_queue AND id = i_id AND owner = i_owner "
-    "WHERE outcome IS NULL ON CONFLICT DO NOTHING RETURNING id, n",
-    (
-        ("i_queue", "text"),
-        ("i_id", "text"),
-        ("i_owner", "text"),
-        ("i_n", "int"),
-        ("i_data", "bytea"),
-    ),
-    (1, 3),
-)
-_FINISH: Final = Bulk(
-    "UPDATE hookline_job SET owner = NULL, lease = NULL, outcome = i_outcome, state = i_state, "
-    "ended = TIME() FROM item WHERE queue = i_queue AND id = i_id AND owner = i_owner RETURNING id",
-    (
-        ("i_queue", "text"),
-        ("i_id", "text"),
-        ("i_owner", "text"),
-        ("i_outcome", "text"),
-        ("i_state", "text"),
-    ),
-    (1,),
-)
 
 
 class Signs(NamedTuple):
@@ -106,7 +79,8 @@ class Jobs(Board):
         [(are_ready, are_due)] = await self.database.fetch(sql, self.queue, *fit, reads=True)
         if are_due:
             await self.database.run(self._claims.wake)
-            await self.database.run(lambda: self._claims.sweep(selection))
+            for id, deaths in await self.database.run(lambda: self._claims.sweep(selection)):
+                log_quarantine(id, deaths)
         elif not are_ready:
             return []
         self._turns += 1
@@ -115,13 +89,17 @@ class Jobs(Board):
         self._answers.update({claim.owner: answers for claim, answers in claims})
         return [claim for claim, _ in claims]
 
-    async def others(self, agent: str) -> set[str]:
-        """Return the other agents that ready jobs are for."""
+    async def others(self, selection: Selection) -> set[tuple[str, str]]:
+        """Return the other agents and versions that ready jobs are for."""
         sql = (
-            "SELECT DISTINCT agent FROM (SELECT agent FROM hookline_job "
-            f"WHERE {READY} AND agent <> $2 {FIRST} LIMIT 100) _"
+            "SELECT 'agent', agent FROM (SELECT agent FROM hookline_job "
+            f"WHERE {READY} AND agent <> $2 {FIRST} LIMIT 100) a UNION "
+            "SELECT 'version', version FROM (SELECT version FROM hookline_job "
+            f"WHERE {READY} AND {MINE} AND version <> CAST($3 AS text) {FIRST} LIMIT 100) b"
         )
-        return {row[0] for row in await self.database.fetch(sql, self.queue, agent, reads=True)}
+        values = self.queue, selection.agent, selection.pinned
+        rows = await self.database.fetch(sql, *values, reads=True)
+        return {(row[0], row[1]) for row in rows}
 
     # ── lives ───────────────────────────────────────────────────────────────────────────────
 
@@ -140,16 +118,20 @@ class Jobs(Board):
         )
         await self.database.fetch(sql, self.queue, owners)
 
-    async def undo_death(self, id: str, owner: str) -> None:
-        """Take back the death of a life that has lost its job, but did not die."""
+    async def undo_death(self, id: str, owner: str) -> bool:
+        """Take back the death of a life that has lost its job, but did not die.
 
-        def work() -> Work[None]:
+        Returns False if its job has not been taken from it.
+        """
+
+        def work() -> Generator[Statement, list[Row], bool]:
             sql = (
                 "UPDATE hookline_job_life SET ending = 'lost' WHERE queue = $1 AND id = $2 "
-                "AND owner = $3 AND ending = 'died' RETURNING id"
+                "AND owner = $3 AND ending IN ('died', 'lapsed') RETURNING counts"
             )
-            if not (yield Statement(sql, (self.queue, id, owner))):
-                return
+            rows = yield Statement(sql, (self.queue, id, owner))
+            if not rows or not rows[0][0]:  # its death did not count
+                return bool(rows)
             sql = "SELECT deaths, stalls FROM hookline_job WHERE queue = $1 AND id = $2"
             for deaths, stalls in (yield Statement(sql, (self.queue, id))):
                 toll = Toll(deaths, stalls).without_one()
@@ -159,9 +141,10 @@ class Jobs(Board):
                     "WHERE queue = $1 AND id = $2 AND outcome IS NULL"
                 )
                 yield Statement(sql, (self.queue, id, *toll, toll.deaths > 0))
+            return True
 
         self._answers.pop(owner, None)
-        await self.database.run(work)
+        return await self.database.run(work)
 
     async def beat(self, owners: list[str]) -> dict[str, Signs]:
         """Renew lives; returns those that still own their job, with what they hear."""
@@ -197,7 +180,7 @@ class Jobs(Board):
 
     async def append(self, id: str, owner: str, n: int, data: bytes) -> bool:
         """Append a batch at this place of the record; False if another life owns the job now."""
-        return await self.database.apply(_APPEND, (self.queue, id, owner, n, data))
+        return await self.database.apply(APPEND, (self.queue, id, owner, n, data))
 
     async def ask(
         self, id: str, owner: str, request: str, body: str, default: str | None
@@ -256,7 +239,7 @@ class Jobs(Board):
         def work() -> Generator[Statement, list[Row], bool]:
             sql = (
                 "UPDATE hookline_job SET owner = NULL, lease = NULL, resting = TRUE, wake = $4, "
-                f"{_forgiven('$5')} WHERE queue = $1 AND id = $2 AND owner = $3 "
+                f"{forgiven('$5')} WHERE queue = $1 AND id = $2 AND owner = $3 "
                 "AND abort IS NULL AND answers = $6 RETURNING id"
             )
             values = (self.queue, id, owner, wake, forgive, self._answers.get(owner, -1))
@@ -280,7 +263,7 @@ class Jobs(Board):
                 "UPDATE hookline_job SET owner = NULL, lease = NULL, "
                 "resting = CAST($4 AS double precision) > 0, "
                 "wake = CASE WHEN CAST($4 AS double precision) > 0 THEN TIME() + $4 END, "
-                f"{_forgiven('$5')} WHERE queue = $1 AND id = $2 AND owner = $3 RETURNING id"
+                f"{forgiven('$5')} WHERE queue = $1 AND id = $2 AND owner = $3 RETURNING id"
             )
             if (yield Statement(sql, (self.queue, id, owner, delay, forgive))):
                 yield ending_of(self.queue, id, owner, "released")
@@ -288,10 +271,12 @@ class Jobs(Board):
         await self.database.run(work)
         self._answers.pop(owner, None)
 
-    async def finish(self, id: str, owner: str, outcome: str) -> None:
-        """Store the outcome of a job."""
-        await self.database.apply(_FINISH, (self.queue, id, owner, outcome, state_of(outcome)))
+    async def finish(self, id: str, owner: str, outcome: str) -> bool:
+        """Store the outcome of a job; False if another life owns the job now."""
+        item = (self.queue, id, owner, outcome, state_of(outcome))
+        done = await self.database.apply(FINISH, item)
         self._answers.pop(owner, None)
+        return done
 
     async def release(self) -> None:
         """Release all jobs that this worker has claimed, and has not begun."""
@@ -320,11 +305,3 @@ class Jobs(Board):
             await self.release()
         self._worker = None
         await super().aclose()
-
-
-def _forgiven(place: str) -> str:
-    """Return the assignments that forget the deaths of a job if the parameter is true."""
-    flag = f"CAST({place} AS boolean)"
-    values = {"deaths": "0", "stalls": "0", "suspect": "NULL"}
-    assignments = [f"{k} = CASE WHEN {flag} THEN {v} ELSE {k} END" for k, v in values.items()]
-    return ", ".join(assignments)

@@ -20,6 +20,7 @@ from hookline.durable._job import (
     When,
     encode_decision,
     encode_outcome,
+    log_end,
     read_decision,
     read_sent,
     run_job,
@@ -58,6 +59,7 @@ class Log:
         self._messages: list[Sent] = []  # for the chat
         self.waiting: dict[str, _Question] = {}
         self.unstored: set[str] = set()  # those among them that nobody can answer yet
+        self.is_lost = False  # whether another life has the chat now
 
     @property
     def is_cleared(self) -> bool:
@@ -80,6 +82,7 @@ class Log:
 
     async def append(self, data: bytes) -> None:
         if not await self.jobs.append(self.id, self.owner, self._count, data):
+            self.is_lost = True
             raise Halted
         self._count += 1
         if self._progress is not None:
@@ -191,14 +194,14 @@ class Life:
             return exc
 
     async def finish(self, result: Response[Any] | Exception | None) -> None:
-        """Store what the chat came to, or release it."""
+        """Store what the chat came to, or release it, unless another life has it now."""
         log = self.log
         if result is None:
             await log.jobs.leave(log.id, log.owner, forgive=log.forgives)
-            return
-        await log.jobs.finish(log.id, log.owner, encode_outcome(log.id, result))
-        name = "done" if isinstance(result, Response) else type(result).__name__
-        logger.info("durable chat %s ended: %s", log.id, name)
+        elif await log.jobs.finish(log.id, log.owner, encode_outcome(log.id, result)):
+            log_end(log.id, result)
+        else:
+            log.is_lost = True
 
     async def abort(self, reason: str) -> None:
         """Abort the chat; the next life does it if this one ends meanwhile."""
@@ -227,6 +230,21 @@ class Life:
         if await log.jobs.rest(log.id, log.owner, wake, forgive=log.forgives):
             self.journal.halt()
             logger.info("durable chat %s waits for an answer", log.id)
+
+
+async def lose(jobs: Jobs, id: str, owner: str) -> bool:
+    """Tell the engine and the log that a life which lost its chat has not died.
+
+    Returns False if its chat has not been taken from it.
+    """
+    if not await jobs.undo_death(id, owner):
+        return False
+    logger.warning(
+        "durable chat %s was lost: another worker took it over, because this one gave no sign of "
+        "life for its lease; what still runs here may run there too",
+        id,
+    )
+    return True
 
 
 async def refuse(log: Log, exc: Exception) -> bool:

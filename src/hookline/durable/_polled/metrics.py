@@ -68,7 +68,7 @@ class Metrics:
         if self.is_on:
             self._refusals.add(1, self._attributes)
 
-    def lose(self) -> None:
-        """Count a life that has lost its claim."""
+    def lose(self, lives: int) -> None:
+        """Count the lives that have lost their claims."""
         if self.is_on:
-            self._losses.add(1, self._attributes)
+            self._losses.add(lives, self._attributes)

@@ -23,7 +23,7 @@ from hookline.durable._job import MakeDeps, Relay, aborted_outcome, check_agent
 from hookline.durable._polled.claims import ANY, Claim, Selection
 from hookline.durable._polled.deaths import PATIENCE
 from hookline.durable._polled.jobs import Jobs
-from hookline.durable._polled.life import Life, Log, refuse
+from hookline.durable._polled.life import Life, Log, lose, refuse
 from hookline.durable._polled.machine import LastCall
 from hookline.durable._polled.metrics import Metrics
 from hookline.durable._polled.suspects import Suspects
@@ -76,7 +76,7 @@ class Worker:
         self._lives: dict[str, Life] = {}  # the current lives, by owner
         self._tasks: set[asyncio.Task[None]] = set()  # which use the engine
         self._refusals: set[str] = set()  # chats that this code cannot continue
-        self._others: set[str] = set()  # agents whose chats we have seen
+        self._others: set[tuple[str, str]] = set()  # for whom we have seen chats
         self._next_look = self._next_cleanup = 0.0  # when to look for them, and for old chats
         self._claims: dict[str, Claim] = {}  # jobs that are about to begin, by owner
         self._suspects = Suspects()
@@ -199,9 +199,7 @@ class Worker:
             await self._jobs.leave(claim.id, owner)
 
     async def _lose(self, id: str, owner: str) -> None:
-        """Tell the engine that a life which lost its chat has not died."""
-        self._metrics.lose()
-        await self._jobs.undo_death(id, owner)
+        self._metrics.lose(await lose(self._jobs, id, owner))
 
     async def _begin(self, claim: Claim) -> None:
         log = Log(self._jobs, claim, self._poll)
@@ -246,6 +244,8 @@ class Worker:
             finally:
                 del self._lives[life.log.owner]
             await life.finish(result)
+            if life.log.is_lost:
+                await self._lose(life.log.id, life.log.owner)
         except StoreError as exc:  # the chat continues once it is released, or its lease expires
             self._unreleased[life.log.owner] = life.log.id
             name = type(exc).__name__
@@ -298,13 +298,11 @@ class Worker:
         now = time.monotonic()
         if now >= self._next_look:
             self._next_look = now + _OTHERS_INTERVAL
-            for agent in await self._jobs.others(self._agent.name) - self._others:
-                self._others.add(agent)
-                logger.warning(
-                    "chats of agent %r wait for a worker of that agent: this worker runs agent %r",
-                    agent,
-                    self._agent.name,
-                )
+            for other in await self._jobs.others(self._selection) - self._others:
+                self._others.add(other)
+                words = "chats of %s %r wait for a worker of that %s: this worker runs %s %r"
+                kind, mine = other[0], getattr(self._selection, other[0])
+                logger.warning(words, *other, kind, kind, mine)
             counts = await self._jobs.counts()
             if counts.drained and not self._drained:
                 logger.warning(

@@ -144,6 +144,14 @@ class Board(Results):
             ended=None if chat.ended is None else chat.ended.timestamp(),
         )
 
+    async def queues(self) -> list[str]:
+        """Return the names of the workers that have jobs."""
+        sql = (
+            "SELECT DISTINCT target_service_name AS key FROM sys_invocation "
+            "WHERE target_service_ty = 'workflow' AND target_handler_name = 'run'"
+        )
+        return sorted(row.key for row in await self._rows(_Text, sql))
+
     async def counts(self) -> Counts:
         """Return the figures of the queue."""
         groups = await self._rows(

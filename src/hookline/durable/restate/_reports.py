@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from hookline.durable._polled.deaths import Toll
+from hookline.durable._polled.deaths import Toll, log_quarantine
 from hookline.durable.restate._deaths import quarantine_in, toll_of, undone_by
 from hookline.durable.restate._results import Paused, Results, quoted
 from hookline.errors import StoreError, UsageError
@@ -66,13 +66,13 @@ class Reports(Results):
         ours = {undone_by(step) for other, step in self._undoing if other == id}
         return toll_of(steps, ours.union(row.key for row in rows))
 
-    def quarantine(self, id: str, invocation: str) -> None:
+    def quarantine(self, id: str, invocation: str, deaths: int) -> None:
         """Pause a chat once its attempt has failed. If this fails, its next attempt asks again."""
-        task = asyncio.create_task(self._pause(id, invocation))
+        task = asyncio.create_task(self._pause(id, invocation, deaths))
         self._pausing.add(task)
         task.add_done_callback(self._pausing.discard)
 
-    async def _pause(self, id: str, invocation: str) -> None:
+    async def _pause(self, id: str, invocation: str, deaths: int) -> None:
         """The failure tells clients why the chat is quarantined, so it must be recorded first."""
         try:
             for _ in range(_LOOKS):
@@ -82,7 +82,9 @@ class Reports(Results):
                     f"FROM sys_invocation WHERE id = {quoted(invocation)}",
                 )
                 if any(quarantine_in(id, row.failure or "") for row in rows):
-                    await self._ask("PATCH", f"{self._admin}/invocations/{invocation}/pause")
+                    path = f"{self._admin}/invocations/{invocation}/pause"
+                    if (await self._ask("PATCH", path)).is_success:
+                        log_quarantine(id, deaths)
                     return
                 await asyncio.sleep(_LOOK)
         except (StoreError, UsageError) as exc:

@@ -26,6 +26,7 @@ from hookline.durable._job import (
     encode_decision,
     encode_outcome,
     fields_of,
+    log_end,
     run_job,
 )
 from hookline.durable._polled.deaths import LONGEST_DELAY, PATIENCE, words_of
@@ -111,7 +112,13 @@ def services_of(
                 return await _live(context.key(), chat, log, lives, last_call)
         except Busy as exc:
             raise RetryableError(str(exc), retry_after=timedelta(seconds=exc.delay)) from exc
-        except BaseException:
+        except BaseException as exc:
+            if log.open_step is not None and not isinstance(exc, RetryableError):
+                logger.warning(
+                    "durable chat %s was lost: its connection to Restate has ended; another life "
+                    "continues it, and what still runs here may run there too",
+                    context.key(),
+                )
             if log.open_step is not None and reports is not None:
                 reports.take_back(context.key(), log.open_step)
             raise
@@ -188,7 +195,7 @@ async def _suspect(
         toll, delay = toll_of(log.steps, ()), _LONGEST_DELAY
     elif reports is not None and toll.strikes >= max_deaths:
         slots.explain(workers_of_the_dead(log.steps))
-        reports.quarantine(context.key(), context.request().id)
+        reports.quarantine(context.key(), context.request().id, toll.deaths)
         raise RetryableError(words_of(context.key(), toll.deaths), retry_after=_PAUSE)
     if not toll.deaths:
         return None
@@ -219,8 +226,7 @@ async def _live(
             if journal.halted:
                 raise
             came_to = exc
-        name = "done" if isinstance(came_to, Response) else type(came_to).__name__
-        logger.info("durable chat %s ended: %s", id, name)
+        log_end(id, came_to)
         return encode_outcome(id, came_to)
 
     try:

@@ -16,8 +16,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from hookline.durable._polled.database import Bulk, Row, Statement, Work
@@ -101,7 +102,8 @@ class File:
         folder = os.path.dirname(self.place) or "."
         if not os.path.isdir(folder):
             return f"the folder {folder!r} does not exist"
-        return f"the file {self.place!r} does not exist"
+        verb = "has no tables of durable chats" if os.path.exists(self.place) else "does not exist"
+        return f"the file {self.place!r} {verb}"
 
     # ── the file ────────────────────────────────────────────────────────────────────────────
 
@@ -136,7 +138,18 @@ class File:
         if self._connection is not None:
             return True
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, os.path.exists, self.place)
+        return await loop.run_in_executor(self._thread, self._look)
+
+    def _look(self) -> bool:
+        """Return whether there are tables; creates neither the file nor tables."""
+        if not os.path.exists(self.place):
+            return False
+        try:
+            uri = f"{Path(self.place).absolute().as_uri()}?mode=rw"
+            with closing(sqlite3.connect(uri, timeout=_BUSY, uri=True)) as connection:
+                return _version(connection) > 0
+        except sqlite3.Error as exc:
+            raise self._explained(exc) from exc
 
     async def prepare(self) -> None:
         """Do nothing: the first statement opens the file."""
