@@ -93,6 +93,32 @@ async def test_a_call_that_waits_was_asked_and_has_not_ended():
         chat.not_called("refund")
 
 
+async def test_a_call_that_a_resumed_chat_has_run_counts():
+    agent = Agent(ScriptedModel([call("refund", amount=60)], "Done.", "Bye."), tools=[refund])
+    agent.add_hook("preToolCall", policy)
+    conversation = Conversation()
+    [request] = (await agent.chat("go", conversation=conversation)).pending
+    response = await agent.resume(conversation, {request.id: Approve()})
+    chat = expect(response)
+    chat.called("refund").asked("refund").text(contains="Done")
+    for check in (chat.not_called, chat.called):  # the chat before it has the arguments
+        with pytest.raises(
+            AssertionError, match=r"refund\(of an earlier chat\) -> ok: 'refunded 60"
+        ):
+            check("refund", amount=60)
+    expect(await agent.chat("again", conversation=conversation)).not_called("refund")
+
+
+async def test_the_arguments_of_an_approver_are_those_of_a_resumed_call():
+    agent = Agent(ScriptedModel([call("refund", amount=60)], "Done."), tools=[refund])
+    agent.add_hook("preToolCall", policy)
+    conversation = Conversation()
+    [request] = (await agent.chat("go", conversation=conversation)).pending
+    answers = {request.id: Approve(arguments={"amount": 9})}
+    chat = expect(await agent.resume(conversation, answers))
+    chat.called("refund", amount=9).not_called("refund", amount=60)
+
+
 async def test_the_events_of_sub_agents_do_not_count():
     inner = Agent(ScriptedModel([call("refund", amount=3)], "done"), name="inner", tools=[refund])
     outer = Agent(ScriptedModel([call("inner", input="go")], "done"), tools=[inner.as_tool()])

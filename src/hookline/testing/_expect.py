@@ -25,20 +25,26 @@ class _Call:
     """One call of the chat, with the arguments that counted."""
 
     name: str
-    arguments: dict[str, Any]
+    arguments: dict[str, Any] | None
+    """None if only an earlier chat has them, which has stopped at the call."""
     outcome: str
     text: str
     has_approval_request: bool
 
     @property
     def line(self) -> str:
-        values = ", ".join(f"{name}={show(value)}" for name, value in self.arguments.items())
+        values = "of an earlier chat"
+        if self.arguments is not None:
+            values = ", ".join(f"{name}={show(value)}" for name, value in self.arguments.items())
         result = f": {show(self.text)}" if self.text else ""
         return f"{self.name}({values}) -> {self.outcome}{result}"
 
-    def has(self, arguments: Values) -> bool:
+    def has(self, arguments: Values, *, if_unknown: bool = False) -> bool:
+        known = self.arguments
+        if known is None:
+            return if_unknown or not arguments
         return all(
-            name in self.arguments and _is_right(expected, self.arguments[name])
+            name in known and _is_right(expected, known[name])
             for name, expected in arguments.items()
         )
 
@@ -97,7 +103,8 @@ class Expectation:
         """Check that no call of this tool, with these arguments, ran or waits."""
         arguments = {**(arguments or {}), **more}
         ran = ("ok", "error", "aborted", WAITING)
-        if any(c.name == tool and c.outcome in ran and c.has(arguments) for c in self._calls):
+        calls = [call for call in self._calls if call.name == tool and call.outcome in ran]
+        if any(call.has(arguments, if_unknown=True) for call in calls):
             raise self._error(f"no {_call_text(tool, arguments)}")
         return self
 
@@ -230,7 +237,9 @@ def _name_of(value: object) -> str:
 def expect(chat: Response[Any] | Iterable[ChatEvent]) -> Expectation:
     """Check the calls and the answer of a chat: `expect(response).called("refund", amount=9)`.
 
-    `chat` is a response, or the events of a stream. The calls of sub-agents are not among them.
+    `chat` is a response, or the events of a stream. The calls of sub-agents are not among them. The
+    calls that `agent.resume` has run are; their arguments are known if a hook or an approver has
+    changed them, or if `chat` has the events of both streams.
     """
     if isinstance(chat, Response):
         response = chat
@@ -247,15 +256,27 @@ def _pending(response: Response[Any]) -> list[str]:
 
 
 def _calls(messages: Sequence[Message], request_ids: Iterable[str]) -> list[_Call]:
-    """The calls in the order in which the model wrote them, each with its result."""
+    """The calls of an earlier chat that have a result here, then those that the model wrote."""
     results = {message.call_id: message for message in messages if isinstance(message, ToolMessage)}
     waiting = set(request_ids)
-    return [
-        _with_result(call, results.get(call.id), call.id in waiting)
+    written = [
+        call
         for message in messages
         if isinstance(message, AssistantMessage)
         for call in message.tool_calls
     ]
+    earlier = results.keys() - {call.id for call in written}
+    return [
+        *(_of_earlier_chat(message) for id, message in results.items() if id in earlier),
+        *(_with_result(call, results.get(call.id), call.id in waiting) for call in written),
+    ]
+
+
+def _of_earlier_chat(message: ToolMessage) -> _Call:
+    ran = message.ran
+    arguments = None if ran is None or ran.arguments is None else dict(ran.arguments)
+    has_approval_request = ran is not None and ran.approved is not None
+    return _Call(message.name, arguments, message.outcome, message.text, has_approval_request)
 
 
 def _with_result(call: ToolCall, message: ToolMessage | None, has_approval_request: bool) -> _Call:
