@@ -46,6 +46,10 @@ def test_an_operator_lists_and_shows_chats(url: str, capsys: pytest.CaptureFixtu
     [chat] = json.loads(said(capsys, "ls", url, "--state", "done", "--output", "json"))
     assert (chat["id"], chat["version"]) == ("done-1", "v7")
     assert said(capsys, "ls", url, "--older-than", "7d").strip() == "no chats"
+    assert main(["durable", "ls", url, "--limit", "1"]) == 0
+    listed = capsys.readouterr()
+    assert "open-1" not in listed.out
+    assert "raise --limit" in listed.err
     timeline = said(capsys, "show", url, "done-1")
     assert "version v7" in timeline
     assert "step/0/model" in timeline

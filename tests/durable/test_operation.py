@@ -605,6 +605,8 @@ async def test_the_log_says_what_happens_to_a_chat(
         await client.answer(id, {request: Approve()})
         await client.result(id)
         await engine.at_rest(worker)
+    begins = "serves" if engine.name == "restate" else "takes"
+    assert [f"begins: it {begins}" in each for each in caplog.messages].count(True) == 1
     claimed = [] if engine.name == "restate" else [f"durable chat {id} was claimed"]
     assert [each for each in caplog.messages if each.startswith(f"durable chat {id} ")] == [
         *claimed,

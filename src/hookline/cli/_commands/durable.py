@@ -150,6 +150,8 @@ def ls(
         print(json.dumps(msgspec.to_builtins(chats), indent=2))
         return 0
     _print(chat_rows(chats))
+    if len(chats) == limit:
+        Screen().fault(f"there may be more than these {limit} chats: raise --limit")
     return 0
 
 

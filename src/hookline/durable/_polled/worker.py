@@ -118,6 +118,12 @@ class Worker:
         await self._open()
         self._last_call.open()
         self._name = self._last_call.worker
+        logger.info(
+            "a worker of agent %r begins: it takes chats of the queue %r at %s",
+            self._agent.name,
+            self._jobs.queue,
+            self._jobs.database.place,
+        )
         beating = self._start(self._repeat(self._look_after))
         try:
             while not self._is_over():
@@ -129,6 +135,7 @@ class Worker:
             while not stopping.done():
                 with suppress(asyncio.CancelledError):  # anyio, for one, cancels a task repeatedly
                     await asyncio.wait([stopping])
+            logger.info("the worker of agent %r has stopped", self._agent.name)
             stopping.result()
 
     async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
