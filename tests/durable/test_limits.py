@@ -368,13 +368,13 @@ async def test_the_chat_whose_call_began_last_in_a_dead_worker_is_the_first_to_b
     calls = LastCall("here")
     calls.open()
     calls.note("mine")
-    assert LastCall("elsewhere").take_those_of_the_dead() == set()
+    assert LastCall("elsewhere").take_dead() == set()
     suspects = Suspects()
     for id, last in (("late", 3.0), ("last", 1.0), ("early", 2.0)):
         suspects.add(Claim(id, id, "{}", [], strikes=1, last=last))
-    suspects.prime = calls.take_those_of_the_dead()
+    suspects.prime = calls.take_dead()
     assert suspects.prime == {"last"}
-    assert calls.take_those_of_the_dead() == set()  # once
+    assert calls.take_dead() == set()  # once
     assert [suspects.next({}), suspects.next({}), suspects.next({})] == [
         Claim(id, id, "{}", [], strikes=1, last=last)
         for id, last in (("last", 1.0), ("late", 3.0), ("early", 2.0))

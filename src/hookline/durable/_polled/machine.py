@@ -91,7 +91,7 @@ class LastCall:
             with suppress(OSError):
                 os.pwrite(self._fd, chat_id.encode()[:_SIZE].ljust(_SIZE, b"\0"), 0)
 
-    def take_those_of_the_dead(self) -> set[str]:
+    def take_dead(self) -> set[str]:
         """Return the chats that workers of this machine noted last before they died, once."""
         chats: set[str] = set()
         for path in _gone(self._digest):

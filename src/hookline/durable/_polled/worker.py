@@ -118,12 +118,8 @@ class Worker:
         await self._open()
         self._last_call.open()
         self._name = self._last_call.worker
-        logger.info(
-            "a worker of agent %r begins: it takes chats of the queue %r at %s",
-            self._agent.name,
-            self._jobs.queue,
-            self._jobs.database.place,
-        )
+        whose = self._agent.name, self._jobs.queue, self._jobs.database.place
+        logger.info("a worker of agent %r begins: it takes chats of the queue %r at %s", *whose)
         beating = self._start(self._repeat(self._look_after))
         try:
             while not self._is_over():
@@ -135,7 +131,6 @@ class Worker:
             while not stopping.done():
                 with suppress(asyncio.CancelledError):  # anyio, for one, cancels a task repeatedly
                     await asyncio.wait([stopping])
-            logger.info("the worker of agent %r has stopped", self._agent.name)
             stopping.result()
 
     async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -280,8 +275,7 @@ class Worker:
                 else:
                     self._suspects.add(claim)
             if self._suspects.waiting:
-                dead = await asyncio.to_thread(self._last_call.take_those_of_the_dead)
-                self._suspects.prime |= dead
+                self._suspects.prime |= await asyncio.to_thread(self._last_call.take_dead)
             while self._claims:
                 owner, claim = next(iter(self._claims.items()))
                 try:

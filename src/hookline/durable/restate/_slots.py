@@ -71,7 +71,7 @@ class Slots:
 
     def _look_for_the_prime(self) -> None:
         if self._prime is None:
-            self._prime = self._last_call.take_those_of_the_dead()
+            self._prime = self._last_call.take_dead()
             self._missing = set(self._prime)
             self._missing_until = time.monotonic() + _RETURN
 
