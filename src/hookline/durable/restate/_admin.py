@@ -92,6 +92,9 @@ class Admin:
         while True:
             try:
                 await self._register()
+                logger.info(
+                    "a worker begins: it serves the chats of %r at %s", self._name, self._uri
+                )
                 return
             except StoreError as exc:
                 if not waits:

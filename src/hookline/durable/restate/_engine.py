@@ -15,7 +15,6 @@ program.
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from importlib import import_module
@@ -39,7 +38,6 @@ from hookline.runtimes import Journal
 
 __all__ = ["Chats", "Worker", "chats"]
 
-logger = logging.getLogger("hookline.durable")
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -208,7 +206,6 @@ class Worker:
             await _until_first(serving, stopping, work)
             if work.done():
                 work.result()
-                logger.info("a worker begins: it serves the chats of %r at %s", self._name, uri)
                 up.set()
                 work = asyncio.ensure_future(admin.adopt())
                 await _until_first(serving, stopping, work)
