@@ -91,7 +91,4 @@ def test_the_checks_of_ci_run_them() -> None:
     check = (ROOT / "scripts" / "check").read_text()
     assert "scripts/dev/blocks.py || status=1" in check
     assert "scripts/dev/other_checkers.py || status=1" in check
-    ci = (ROOT / ".ci" / "run").read_text()
-    assert "    for command in scripts/check " in ci
-    assert '\nchecks >"$output" 2>&1 &\nchecks=$!\n' in ci
-    assert '\nwait "$checks"\n' in ci  # which ends with its exit status
+    assert "\nscripts/check\n" in (ROOT / ".ci" / "run").read_text()
