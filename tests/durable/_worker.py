@@ -75,8 +75,8 @@ def telling(trace: Trace) -> None:
     """Let all journals of this process say what is recorded."""
     opened = Journal.open
 
-    async def told(chat_id: str, log: Log) -> Journal:
-        return await opened(chat_id, Told(log, trace, chat_id))
+    async def told(chat_id: str, log: Log, worker: str = "") -> Journal:
+        return await opened(chat_id, Told(log, trace, chat_id), worker)
 
     Journal.open = told  # type: ignore[method-assign, assignment]
 

@@ -55,8 +55,8 @@ def weigh() -> None:
     """Let all journals of this process weigh what they record."""
     opened = Journal.open
 
-    async def weighed(chat_id: str, log: Any) -> Journal:
-        return await opened(chat_id, Weighed(log))
+    async def weighed(chat_id: str, log: Any, worker: str = "") -> Journal:
+        return await opened(chat_id, Weighed(log), worker)
 
     Journal.open = weighed  # type: ignore[method-assign, assignment]
 

@@ -643,11 +643,11 @@ def cut(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     opened = Journal.open
     lives: Counter[str] = Counter()
 
-    async def cut(chat_id: str, log: Log) -> Journal:
+    async def cut(chat_id: str, log: Log, worker: str = "") -> Journal:
         lives[chat_id] += 1
         first = lives[chat_id] == 1
         batches = int(chat_id.removeprefix("chat-")) if first else 1000
-        return await opened(chat_id, Cut(log, batches))
+        return await opened(chat_id, Cut(log, batches), worker)
 
     monkeypatch.setattr(Journal, "open", cut)
     if engine.name == "restate":
