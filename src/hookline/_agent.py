@@ -311,8 +311,9 @@ class Agent(Chats[DepsT, OutT]):
     @property
     def add_hook(self) -> AddHook[DepsT]:
         """`add_hook(point, hook, *, priority=0, name=None, tools=None, timeout=None,
-        on_error="raise", inherit=None, guard=False)` adds a hook at a point and returns its
-        disposer, which removes only this registration.
+        on_error="raise", inherit=None, guard=False, keeps_deltas=False, early=False,
+        observes=False)` adds a hook at a point and returns its disposer, which removes only this
+        registration.
 
         `point` is the name of a point, such as "preToolCall", or the class of its context. The page
         "The hook points" of the documentation lists all points and options. Raises UnknownHookError

@@ -137,8 +137,8 @@ class HookBus(Generic[DepsT]):
     @property
     def add_hook(self) -> AddHook[DepsT]:
         """`add_hook(point, hook, *, priority=0, name=None, tools=None, timeout=None,
-        on_error="raise", inherit=None, guard=False)` adds a hook at a point and returns its
-        disposer.
+        on_error="raise", inherit=None, guard=False, keeps_deltas=False, early=False,
+        observes=False)` adds a hook at a point and returns its disposer.
         """
         return cast("AddHook[DepsT]", self._add)
 
@@ -159,6 +159,9 @@ class HookBus(Generic[DepsT]):
         on_error: OnError = "raise",
         inherit: bool | None = None,
         guard: bool = False,
+        keeps_deltas: bool = False,
+        early: bool = False,
+        observes: bool = False,
         **unknown: Any,
     ) -> Disposer:
         """Add a hook at a point; returns its disposer, which removes only this registration.
@@ -170,11 +173,14 @@ class HookBus(Generic[DepsT]):
         exception: "raise" ends the chat, "log" continues the chat, and "deny" denies the call (at
         preToolCall). With `inherit`, the hook also runs in the chats of sub-agents; by default,
         only a guard does. With `guard` (at preToolCall), the hook is asked again before the tool
-        runs if the call has changed or has waited. Raises UnknownHookError for an unknown point,
-        and HookOptionError for an option that does not fit or does not exist.
+        runs if the call has changed or has waited. `keeps_deltas` (at onResponse and preMessage),
+        `early` (at preSteer) and `observes` (of a wrapper) are promises of the hook. Raises
+        UnknownHookError for an unknown point, and HookOptionError for an option that does not fit
+        or does not exist.
         """
         options = {"priority": priority, "name": name, "tools": tools, "timeout": timeout}
-        options |= {"on_error": on_error, "inherit": inherit, "guard": guard, **unknown}
+        options |= {"on_error": on_error, "inherit": inherit, "guard": guard, "early": early}
+        options |= {"keeps_deltas": keeps_deltas, "observes": observes, **unknown}
         return self.enter(make_hook(point, hook, options, self.origin))
 
     def _decorate(self, point: object, **options: Any) -> Callable[[Any], Any]:
