@@ -100,12 +100,10 @@ class Routes:
         if not 0 < len(title) <= TITLE:
             raise Refused(400, f"A title must have 1 to {TITLE} characters.")
         conversation = await self._find(principal, id)
-        title = await title_of(
-            self._agent,
-            title,
-            deps=await deps_of(self._config, request, principal),
-            hooks=await hooks_of(self._config, request, principal),
-        )
+        hooks = await hooks_of(self._config, request, principal)
+        if hooks or self._agent.hooks("preMessageUpdate"):  # otherwise nobody needs the deps
+            deps = await deps_of(self._config, request, principal)
+            title = await title_of(self._agent, title, deps=deps, hooks=hooks)
         if conversation.busy:
             raise _busy()
         conversation.meta["title"] = title
