@@ -52,6 +52,15 @@ class Page:
     async def sees(self, text: str) -> None:
         await self.page.get_by_text(text).first.wait_for(timeout=60_000)
 
+    async def until(self, condition: str) -> None:
+        """Wait until this expression of JavaScript is true.
+
+        `wait_for_function` evaluates it in the page, whose policy forbids that.
+        """
+        async with asyncio.timeout(60):
+            while not await self.page.evaluate(condition):
+                await asyncio.sleep(0.01)
+
     async def id(self) -> str:
         """The id of the conversation on the page."""
         return str(await self.page.evaluate("new URLSearchParams(location.hash.slice(1)).get('c')"))

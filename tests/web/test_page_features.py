@@ -361,7 +361,7 @@ async def test_a_message_that_a_hook_refuses_is_given_back_with_the_reason(
         gate.set()
         await page.sees("Here it is.")
         ended.set()
-        await page.page.wait_for_function("document.querySelector('#say').value === 'FASTER'")
+        await page.until("document.querySelector('#say').value === 'FASTER'")
         hint = await page.page.locator("#hint").inner_text()
         assert hint == "Not delivered: no shouting"
         assert not await page.page.locator("#queued").is_visible()

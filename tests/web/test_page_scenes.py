@@ -184,7 +184,7 @@ async def test_the_end_is_in_view_whatever_changes_above_it(browser: Any) -> Non
         for text, sign in ("Go.", "tokens in"), ("Again.", "Try again"), ("Pick.", "waits for"):
             await page.say(text)
             await page.sees(sign)
-            await page.page.wait_for_function(
+            await page.until(
                 "(log => log.scrollHeight - log.scrollTop - log.clientHeight <= 1)"
                 "(document.getElementById('log'))"
             )
