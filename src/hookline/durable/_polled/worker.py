@@ -169,10 +169,9 @@ class Worker:
             await self._jobs.excuse(owners)
             self._excused.update(owners)
         signs = await self._jobs.beat(owners)
-        for owner in owners:
-            if owner not in signs:
-                self._suspects.waiting.pop(owner, None)
-                self._claims.pop(owner, None)
+        for owner in set(owners) - signs.keys():
+            self._suspects.waiting.pop(owner, None)
+            self._claims.pop(owner, None)
         if any(sign.drained for sign in signs.values()):
             await self._hand_over(lives)
         for owner, life in lives.items():
@@ -276,6 +275,7 @@ class Worker:
                     self._suspects.add(claim)
             if self._suspects.waiting:
                 self._suspects.prime |= await asyncio.to_thread(self._last_call.take_dead)
+                await self._begin_suspect()
             while self._claims:
                 owner, claim = next(iter(self._claims.items()))
                 try:
