@@ -29,6 +29,11 @@ else:
 Loop = Callable[[], asyncio.AbstractEventLoop]
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the workers for `-n auto`: more than cores, because many tests wait for processes."""
+    return (os.cpu_count() or 1) + 2
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the files with slow tests first, then the long ones.
 

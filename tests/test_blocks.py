@@ -70,6 +70,7 @@ def _script(name: str) -> Any:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checker", ["ty", "pyrefly"])
 def test_another_checker_tells_the_lines_that_are_wrong(checker: str) -> None:
     script = _script("other_checkers")

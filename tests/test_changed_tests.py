@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -27,6 +29,7 @@ def _concerned(*changes: str) -> set[str]:
     return {path.relative_to(ROOT).as_posix() for path in paths}
 
 
+@pytest.mark.slow
 def test_a_change_of_a_door_concerns_its_own_tests_and_not_those_of_other_doors() -> None:
     tests = _concerned("src/hookline/stores/_url.py")
     assert "tests/stores/test_stores.py" in tests

@@ -105,6 +105,7 @@ def test_ordinary_english_passes(text: str) -> None:
     assert list(prose.phrases(text)) == []
 
 
+@pytest.mark.slow
 def test_a_seed_draws_the_same_sentences_again() -> None:
     drawn = prose.sample(20, 7)
     assert drawn == prose.sample(20, 7)

@@ -274,6 +274,7 @@ class SlowToAsk(Watched):
         return await super().append(conversation_id, change)
 
 
+@pytest.mark.slow
 async def test_a_question_that_is_written_slowly_holds_up_no_message_for_good() -> None:
     """A later life writes its question while results come that stand in the store already."""
     first, reference = await whole(stored=True)
@@ -304,6 +305,7 @@ def mended() -> dict[str, Any]:
     return {"said": OWN, "options": {"hooks": [define_hook("preMessage", id="mend")(mend)]}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "before"),
     [
@@ -386,6 +388,7 @@ async def test_cut_again_and_again_each_life_goes_a_little_further() -> None:
     assert sum(line.kind == "life" for line in world.lines) > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stored", [False, True], ids=["memory", "store"])
 async def test_aborted_at_each_line_and_cut_at_each_after_it_the_chat_is_aborted(
     stored: bool,

@@ -138,6 +138,7 @@ async def played(point: Any, hooks: list[Plan], way: dict[str, Any]) -> list[Any
     return seen
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(hooks=plans("stops", "answers", "changes", "lies"))
 def test_at_pre_request(hooks: list[Plan]) -> None:
@@ -145,6 +146,7 @@ def test_at_pre_request(hooks: list[Plan]) -> None:
     assert quick == long
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(hooks=plans("stops", "answers", "refuses", "denies", "asks", "changes", "lies"))
 def test_at_pre_tool_call(hooks: list[Plan]) -> None:

@@ -88,6 +88,7 @@ def test_init_changes_no_file(tmp_path: Path) -> None:
     assert not (tmp_path / "test_app.py").exists()
 
 
+@pytest.mark.slow
 def test_conversations_are_listed_and_the_last_is_resumed(tmp_path: Path) -> None:
     (tmp_path / "demo.py").write_text(AGENT)
     store = ("--store", "sqlite:///chats.db")
@@ -106,6 +107,7 @@ def test_conversations_are_listed_and_the_last_is_resumed(tmp_path: Path) -> Non
     assert {each["id"]: each["messages"] for each in json.loads(found)} == {"second": 4, "first": 2}
 
 
+@pytest.mark.slow
 def test_a_title_is_what_the_hooks_have_left_of_the_first_words(tmp_path: Path) -> None:
     agent = 'Agent(ScriptedModel(*["Hello."] * 9), hooks=redact(values=["hunter2"]))'
     redacting = AGENT.partition("agent =")[0] + "from hookline.hooks import redact\n"

@@ -259,6 +259,7 @@ def test_what_nobody_can_be_asked_about_is_denied(folder: Path) -> None:
     assert not (folder / "ran.txt").exists()
 
 
+@pytest.mark.slow
 def test_with_a_store_the_question_waits_for_a_terminal(folder: Path) -> None:
     store = ("--store", "sqlite:///chats.db", "--conversation", "ada")
     for message in ("delete it", "and now?"):  # the second does not refuse it in silence
@@ -279,6 +280,7 @@ def test_with_a_store_the_question_waits_for_a_terminal(folder: Path) -> None:
     assert (folder / "ran.txt").exists()
 
 
+@pytest.mark.slow
 def test_a_question_that_has_expired_waits_for_nobody(folder: Path) -> None:
     store = ("--store", "sqlite:///chats.db", "--conversation", "ada")
     run(folder, "chat", "app:expires", *store, "-m", "delete it")

@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 
+import pytest
 from tests._terminal import environment, program
 
 from hookline import Agent
@@ -88,6 +89,7 @@ async def _record(folder):
         await Agent(model, tools=[pay]).chat("go", hooks=hooks, chat_id="c1")
 
 
+@pytest.mark.slow
 def test_a_hook_is_tried_out_on_a_cassette_and_on_an_audit_file(tmp_path, monkeypatch):
     monkeypatch.delenv("CI", raising=False)
     folder = folder_with_chats(tmp_path)
@@ -106,6 +108,7 @@ def test_a_hook_is_tried_out_on_a_cassette_and_on_an_audit_file(tmp_path, monkey
     assert (timed.returncode, "cannot be used with the cassette" in timed.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_verdict_may_fail_a_build(tmp_path):
     folder = folder_with_chats(tmp_path)
     words = ("replay", "sqlite:///chats.db", "app:agent", "--hook", "app:limit")
@@ -118,6 +121,7 @@ def test_a_verdict_may_fail_a_build(tmp_path):
     assert left_out.stdout == "1 chat, 0 differ\n"
 
 
+@pytest.mark.slow
 def test_wrong_use_exits_with_2_and_says_what_to_do(tmp_path):
     folder = folder_with_chats(tmp_path)
     for words, text in {

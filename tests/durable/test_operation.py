@@ -55,6 +55,7 @@ async def unreadable(engine: Engine, count: int) -> list[str]:
     return ids
 
 
+@pytest.mark.slow
 async def test_a_thousand_chats_that_a_worker_may_not_run_cost_it_no_claim_of_its_own(
     postgres: Engine,
 ) -> None:
@@ -204,6 +205,7 @@ async def test_an_abort_by_force_ends_a_chat_that_no_worker_can_run(
 ONE = Selection(max_deaths=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["model", "tool", "again"])
 async def test_a_chat_that_kills_its_workers_is_quarantined_and_its_neighbours_end(
     engine: Engine, client: Client, where: str, tmp_path: Path

@@ -19,6 +19,7 @@ def agent_of(name: str, *turns: Any) -> Agent[Any]:
     return Agent(ScriptedModel(*turns), runtime=Durable(), name=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 async def test_a_worker_leaves_the_chats_of_another_agent_to_that_agents_workers(
     engine: Engine, client: Client, caplog: pytest.LogCaptureFixture

@@ -476,6 +476,7 @@ async def text_stored(world: World) -> str:
     return text_of([each.text for each in found.messages if each.role == "assistant"])
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)  # it lives through two lives for each line
 @pytest.mark.parametrize("killed", [False, True], ids=["halted", "killed"])
 async def test_cut_after_each_line_what_was_shown_is_what_is_stored_and_nothing_is_told_twice(

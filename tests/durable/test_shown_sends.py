@@ -241,6 +241,7 @@ async def test_a_message_of_a_browser_that_interrupts_cancels_a_running_tool(
         assert texts(await stored(agent)) == ["hi", "Stop that."]
 
 
+@pytest.mark.slow
 async def test_a_message_too_many_for_a_durable_chat_is_refused_with_the_reason(
     engine: Engine, prefix: str
 ) -> None:

@@ -27,6 +27,7 @@ async def test_without_a_guard_the_call_runs_on_the_road(road):
     assert await passage(NONE, road) == RAN
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("road", ROADS)
 def test_each_guard_holds_on_the_road_or_has_a_reason(cells, road):
     passed = [kind for kind, result in cells[road].items() if result != HELD]

@@ -421,6 +421,7 @@ def test_calls_that_every_guard_stops_are_reported_as_such(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_the_command_of_the_docs_proves_their_guard_and_names_one_that_is_none(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "guards.md").read_text()
     app, line = (
@@ -455,6 +456,7 @@ agent = Agent(ScriptedModel(), tools=[send_mail], hooks=[redact(values=["4111"])
 SECRET = '{"name": "send_mail", "arguments": {"text": "4111"}, "expect": "redacted"%s}'
 
 
+@pytest.mark.slow
 def test_a_redacted_secret_is_proved_on_the_command_line(tmp_path):
     line = SECRET % ', "secret": "4111"'
     assert check(tmp_path, line, app=MAILER) == (
@@ -490,6 +492,7 @@ def test_a_redaction_without_its_secret_is_an_error(tmp_path):
     assert '"expect": "redacted" and "secret" belong together; add "secret"' in lines[-1]
 
 
+@pytest.mark.slow
 def test_a_path_that_is_left_out_is_listed_with_its_reason(tmp_path):
     app = APP.replace('deny_commands("rm -rf"), approve("pay")', "")
     app += """
@@ -537,6 +540,7 @@ def test_a_path_whose_extra_is_not_installed_is_left_out_with_the_command_that_i
     assert len(left_out) == 2 * (len(MCP_PATHS) + len(SecondProcess("", None).paths))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["guest", "root"])
 def test_guards_that_read_deps_get_those_of_the_command_line_on_each_path(tmp_path, name):
     app = APP.replace('deny_commands("rm -rf"), approve("pay")', "")
@@ -572,6 +576,7 @@ class Never(MemoryStore):
 """
 
 
+@pytest.mark.slow
 def test_no_tool_model_or_store_of_the_application_is_called(tmp_path):
     """In either process; the tools raise an exception too."""
     model, store = "ScriptedModel()", "hooks=["
@@ -581,6 +586,7 @@ def test_no_tool_model_or_store_of_the_application_is_called(tmp_path):
     assert (status, [line[:5] for line in lines]) == (0, ["ok   ", "ok   "])
 
 
+@pytest.mark.slow
 def test_a_module_that_works_in_one_process_only_is_an_error(tmp_path):
     app = "from pathlib import Path\nPath('lock').open('x')\n" + APP
     status, lines = check(tmp_path, DENIED, ASKED, app=app)

@@ -86,6 +86,7 @@ async def differs(path, agent, text="Pay me back.", **options):
 # ── generated scenes ────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(24))
 async def test_a_scene_is_the_same_from_its_cassette(number, tmp_path):
     second = in_a_process if number in (4, 10) else resumed

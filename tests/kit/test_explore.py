@@ -192,6 +192,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("policy", WRONG)
 def test_a_wrong_policy_is_found_with_a_short_trace(policy, seed):
@@ -247,6 +248,7 @@ def test_a_right_policy_raises_no_alarm(policy):
     assert str(explored).startswith("200 scenes: pay ")
 
 
+@pytest.mark.slow
 def test_the_generated_world_has_every_answer_and_every_fault():
     lines, scenes = [], []
 

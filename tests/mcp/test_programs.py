@@ -307,6 +307,7 @@ async def test_a_chat_that_is_aborted_in_a_call_leaves_the_session_usable() -> N
     assert [m.text for m in response.messages if m.role == "tool"] == ["fine"]
 
 
+@pytest.mark.slow
 async def test_a_thousand_calls_leave_nothing_behind() -> None:
     model = ScriptedModel(*[call("ok")] * 10, "done", repeat=True)
     agent = Agent(model)

@@ -175,6 +175,7 @@ agent = Agent(ScriptedModel(answer, repeat=True))
 """
 
 
+@pytest.mark.slow
 async def test_a_connection_is_measured_until_it_is_closed_or_lost(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -273,6 +273,7 @@ async def test_after_any_hook_the_current_span_is_what_it_was(
 STYLES: Final = ("around", "apart", "task", "timed")
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     wrappers=st.lists(

@@ -82,6 +82,7 @@ FIRST = [*((kind, how) for kind in WIRES for how in ("ours", "made")), ("azure",
 FIRST.append(("bedrock", "ours"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "how"), FIRST, ids=[f"{kind} {how}" for kind, how in FIRST])
 def test_the_first_chat_imports_its_sdk_in_a_thread_and_not_on_the_event_loop(
     kind: str, how: str

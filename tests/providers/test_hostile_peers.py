@@ -48,6 +48,7 @@ async def failing(kind: Any, peer: Peer, **options: Any) -> ModelError:
     return caught.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*WIRES, "mcp"])
 @pytest.mark.parametrize("attack", ["bomb: error", "bomb: answer", "bomb: event"])
 async def test_a_compressed_answer_takes_bounded_memory(

@@ -55,6 +55,7 @@ def last_group(messages):
     return messages[len(messages) - count :]
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(
     histories(), st.one_of(st.none(), st.integers(0, 20)), st.one_of(st.none(), st.integers(0, 400))

@@ -845,6 +845,7 @@ async def test_an_answer_whose_chat_was_aborted_before_its_tool_began_is_given_b
     assert sorted(ran) == ["a", "b"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2])
 async def test_an_abort_at_any_await_of_a_resume_runs_the_tool_or_gives_the_answer_back(
     store: Any, count: int
@@ -1124,6 +1125,7 @@ async def test_a_server_that_stays_away_is_told_and_the_next_chat_goes_on(
         ]  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_a_chat_aborted_while_the_server_is_away_is_closed_when_it_is_back(
     cluster: Cluster, talk: str
 ) -> None:

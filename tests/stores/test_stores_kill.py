@@ -99,6 +99,7 @@ def test_a_tool_whose_process_dies_in_it_does_not_run_again(
     assert ran(file) == ["a.txt"]
 
 
+@pytest.mark.slow
 def test_of_two_processes_that_answer_at_once_one_does(
     database: str, talk: str, tmp_path: Path
 ) -> None:

@@ -58,7 +58,7 @@ class Page:
         `wait_for_function` evaluates it in the page, whose policy forbids that.
         """
         async with asyncio.timeout(60):
-            while not await self.page.evaluate(condition):
+            while not await self.page.evaluate(condition):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
     async def id(self) -> str:

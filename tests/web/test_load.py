@@ -85,6 +85,7 @@ async def test_no_event_is_lost_or_doubled_in_many_streams(
     assert held < 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["cancel", "detach"])
 async def test_slow_readers_do_not_hold_up_the_others(mode: str) -> None:
     slow_count, fast_count, long = 50, 50, 400

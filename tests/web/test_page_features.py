@@ -267,6 +267,7 @@ async def test_an_answer_is_made_again_and_a_question_forked(browser: Any) -> No
         await page.assert_sound()
 
 
+@pytest.mark.slow
 async def test_a_message_that_is_typed_while_the_answer_runs_is_sent_into_it(browser: Any) -> None:
     gate = asyncio.Event()
 
@@ -387,6 +388,7 @@ async def test_a_message_that_an_answer_does_not_take_is_sent_after_it(browser: 
         assert [m.text for m in model.requests[1].messages] == ["First.", "One.", "Second."]
 
 
+@pytest.mark.slow
 async def test_files_go_with_a_message_and_are_shown(browser: Any) -> None:
     model = ScriptedModel("I see.")
     async with serving(Agent(model)) as (_, url):

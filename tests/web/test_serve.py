@@ -126,6 +126,7 @@ async def test_only_this_machine_is_served_unless_an_address_is_named(tmp_path: 
             await http.get(url.replace("127.0.0.1", "127.0.0.2"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--reload",)], ids=["here", "in another process"])
 async def test_each_chat_gets_deps_of_its_own(tmp_path: Path, more: tuple[str, ...]) -> None:
     options = ("--deps", "demo:customer", *more)
@@ -153,6 +154,7 @@ def test_deps_that_are_not_there_are_told_before_it_listens(
     assert "page:" not in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--reload",)], ids=["here", "in another process"])
 @pytest.mark.parametrize("way", ["option", "environment"])
 async def test_a_token_that_was_supplied_is_not_printed(
@@ -192,6 +194,7 @@ async def cut_at(process: Any, number: signal.Signals, url: str, token: str) -> 
     return native(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize(("drain", "end"), [("20", "ChatDone"), ("0", "ChatAborted")])
 async def test_a_signal_drains_or_aborts_what_runs(
@@ -301,6 +304,7 @@ def redis_url() -> Iterator[str]:
             client.delete(key)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 async def test_several_workers_serve_behind_one_port_until_a_signal(
     tmp_path: Path, redis_url: str, number: signal.Signals
@@ -376,6 +380,7 @@ def test_a_port_that_is_taken_is_one_line(
     assert said == (f"hookline: port {port} of 127.0.0.1 is taken; choose another with --port\n")
 
 
+@pytest.mark.slow
 async def test_what_a_store_keeps_is_there_after_a_restart(tmp_path: Path) -> None:
     keep = ("--store", "sqlite:///chats.db", "--starter", "How are you?", "--token", "t" * 20)
     async with served(tmp_path, *keep) as (process, url, token):

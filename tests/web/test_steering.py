@@ -375,6 +375,7 @@ async def test_a_stream_shows_why_a_message_was_refused(
         assert id.encode() in frame
 
 
+@pytest.mark.slow
 @WAYS
 async def test_a_message_too_many_is_refused_with_the_reason(way: str, prefix: str) -> None:
     work = Work()

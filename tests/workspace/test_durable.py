@@ -235,6 +235,7 @@ def test_a_command_never_runs_again(lives, folder, needs_sandbox, when):
     assert chat.ran == ["bash"]
 
 
+@pytest.mark.slow
 def test_whenever_the_process_is_killed_each_change_is_made_once(
     lives, folder, base, needs_sandbox
 ):

@@ -4,6 +4,8 @@ import contextlib
 import os
 import threading
 
+import pytest
+
 from hookline.workspace._errors import ChangedError, NotAFileError
 from hookline.workspace._files.rename import exchange
 from hookline.workspace._files.replace import replace
@@ -12,6 +14,7 @@ from hookline.workspace._files.root import Root
 from .conftest import EACH_WAY
 
 
+@pytest.mark.slow
 @EACH_WAY
 def test_no_read_leaks_while_a_folder_becomes_a_link(root, folder):
     """A thread swaps a folder and a link to the outside as fast as it can."""

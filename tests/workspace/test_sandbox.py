@@ -141,6 +141,7 @@ MUTATIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mutation", "name"), MUTATIONS.values(), ids=MUTATIONS)
 async def test_the_suite_finds_what_is_left_out(mutation, name, sandbox, monkeypatch):
     mutation(monkeypatch)

@@ -70,6 +70,7 @@ async def test_contents_are_removed_with_their_last_snapshot(workspace, folder, 
     assert (folder / "a.txt").read_text() == f"version {MAX_SNAPSHOTS}"
 
 
+@pytest.mark.slow
 async def test_contents_are_removed_in_a_long_life_too(workspace, folder, base, later):
     workspace = workspace()
     for number in range(2 * MAX_SNAPSHOTS + 1):
@@ -79,6 +80,7 @@ async def test_contents_are_removed_in_a_long_life_too(workspace, folder, base, 
     assert len(contents(base)) == MAX_SNAPSHOTS
 
 
+@pytest.mark.slow
 async def test_the_oldest_snapshot_can_be_restored(workspace, folder, base, later):
     """The snapshot of what was there before takes its place."""
     first = workspace()

@@ -437,6 +437,7 @@ async def test_a_command_ends_if_its_workspace_is_closed(workspace, sandbox):
     assert stream.response.tool_results[0].outcome != "ok"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", ["wide", "deep"])
 async def test_a_command_that_makes_3000_folders_stops_nothing(hands, folder, sandbox, shape):
     hands = hands(limits=CommandLimits(seconds=20))
