@@ -13,7 +13,6 @@ from typing import Any, Final, Literal
 import msgspec
 
 from hookline._base.errors import ModelError
-from hookline._base.frozen import freeze
 from hookline._base.input import without_surrogates
 from hookline._base.json import BadArguments, clean_data, clean_text, parse_arguments
 from hookline._base.messages import MediaPart, ModelPart, Reasoning, Source, Text, Timing, ToolCall
@@ -163,7 +162,7 @@ class Assembly(msgspec.Struct, eq=False):
         # Blank arguments are {}, but not if the answer was cut off before they came.
         if not cut or text.strip():
             try:
-                arguments = freeze(parse_arguments(text, limit=self.limit))
+                arguments = parse_arguments(text, limit=self.limit)
                 return ToolCall(id=call.id, name=call.name, arguments=arguments, meta=call.meta)
             except BadArguments:
                 pass
