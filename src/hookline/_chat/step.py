@@ -61,8 +61,8 @@ async def run_step(
     if parent is not None and parent.broken:  # a chat that never suspends must check itself
         chat.abort(parent.reason)
         chat.check()
-    if chat.config.scopes.told_by.waiting_observers:
-        await chat.config.scopes.told_by.tell()
+    if chat.config.scopes.observers.waiting:
+        await chat.config.scopes.observers.tell()
 
     step_request = await chat.runtime.step(
         (REQUEST, iteration), _request, BUILT_REQUEST, chat, overrides, first_answer
