@@ -104,8 +104,8 @@ def json_text(data: Any) -> str:
 def parse_arguments(text: str, *, limit: int) -> dict[str, Any]:
     """Parse the JSON object in `text`; blank text is `{}`. Raises BadArguments.
 
-    The object is read-only. `limit` is in bytes. Duplicate keys, NaN, infinities, numbers out of range, nesting deeper than
-    64, and lone surrogates are rejected too.
+    The object is read-only. `limit` is in bytes. Duplicate keys, NaN, infinities, numbers out of
+    range, nesting deeper than 64, and lone surrogates are rejected too.
     """
     if len(text) > limit or not text.isascii():
         _check_text(text, limit)

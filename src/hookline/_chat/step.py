@@ -21,22 +21,12 @@ from hookline._chat.answer import ask_model
 from hookline._chat.batch import ToolBatch, open_batch
 from hookline._chat.channel import HIGH_WATER
 from hookline._chat.commit import commit, end_answer, take_ids
-from hookline._chat.reach import check_guards
-from hookline._chat.request import (
-    BUILT_REQUEST,
-    BuiltRequest,
-    Overrides,
-    build,
-    check_tools,
-    foreign_names,
-    system_text,
-)
+from hookline._chat.request import BUILT_REQUEST, Overrides, build_request, foreign_names
 from hookline._chat.shown import show, take_back
 from hookline._chat.state import Chat, Step
-from hookline._conversations.history import check_history
 from hookline._conversations.store import PendingStep
 from hookline._hooks.call_rules import intercept
-from hookline._hooks.points import OnResponse, OnStep, PreRequest
+from hookline._hooks.points import OnResponse, OnStep
 from hookline._model.assembly import parts_to_store, unique_calls
 from hookline._model.model import ModelRequest, ModelResponse
 from hookline._record.runtime import MODEL, PENDING, REQUEST, RESPONSE, SAY, STEP, Json
@@ -65,7 +55,7 @@ async def run_step(
         await chat.config.scopes.observers.tell()
 
     step_request = await chat.runtime.step(
-        (REQUEST, iteration), _request, BUILT_REQUEST, chat, overrides, first_answer
+        (REQUEST, iteration), build_request, BUILT_REQUEST, chat, overrides, first_answer
     )
     if isinstance(step_request.answer, Stop):
         return step_request.answer  # the step has not begun
@@ -85,41 +75,6 @@ async def run_step(
     request = chat.step.final_request or step_request.request
     batch = open_batch(chat, iteration, response.parts, request)
     return await finish_step(chat, response, batch, overrides)
-
-
-# ── the request ─────────────────────────────────────────────────────────────────────────────
-
-
-async def _request(
-    chat: Chat, overrides: Overrides, first_answer: ModelResponse | None
-) -> BuiltRequest:
-    system = chat.config.system if overrides.system is None else overrides.system
-    if callable(system):
-        system = await system_text(chat, system)
-    before = build(chat, overrides, system)
-    if first_answer is not None or not chat.view.preRequest:
-        step_request = BuiltRequest(request=before, answer=first_answer)
-    else:
-        ctx: PreRequest[Any] = PreRequest(run=chat.run, iteration=chat.iteration, request=before)
-        ctx, answer, _ = await intercept(chat.view.preRequest, ctx, chat)
-        step_request = BuiltRequest(
-            request=_check_request(chat, before, ctx.request), answer=answer
-        )
-    if chat.view.tool_guards and not isinstance(step_request.answer, Stop):
-        check_guards(chat, step_request.request)
-    return step_request
-
-
-def _check_request(chat: Chat, before: ModelRequest, request: ModelRequest) -> ModelRequest:
-    """The request as hooks have left it; raises if it cannot be sent."""
-    if request is before:
-        return before
-    check_tools(before, request)
-    if request.messages is not before.messages:
-        request = request.replace(messages=tuple(request.messages))  # a copy of the hook's list
-        check_history(request.messages)
-        chat.step.base_messages = request.messages
-    return request
 
 
 # ── the answer ──────────────────────────────────────────────────────────────────────────────

@@ -109,8 +109,8 @@ def _object_in(text: str) -> _Json:
 
     Unlike the arguments of a call, it is not shared, and its reader may change it.
     """
-    try:
-        return thaw(parse_arguments(text, limit=MAX_BYTES))  # its strings may have fenced blocks, too
+    try:  # the whole text, since a string in it may have fenced blocks, too
+        return thaw(parse_arguments(text, limit=MAX_BYTES))
     except BadArguments:
         blocks = _FENCED.findall(text)
         if len(blocks) != 1:

@@ -177,7 +177,7 @@ _telling: ContextVar[Observers | None] = ContextVar("hookline_telling", default=
 
 
 class Observers:
-    """The async observers of one agent's scopes that are to be told of a registration or removal."""
+    """The async observers of one agent's scopes that a chat has yet to call."""
 
     __slots__ = ("_running", "waiting")
 
