@@ -394,10 +394,9 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                 assert run.result is not None
                 # Hooks see the result as the model would read it.
                 run.result = bounded(run.result, chat.config.limits.output_bytes)
-                hooks = chat.view.onToolCallResult or chat.view.onToolCallError
-                key = (RESULT, self.iteration, run.id)
-                if chat.asks(hooks, key):
-                    await ask_hooks(chat, key, run)
+                view = chat.view
+                if view.onToolCallResult or view.onToolCallError or chat.runtime is not LOCAL:
+                    await ask_hooks(chat, (RESULT, self.iteration, run.id), run)
             self.stop = self.stop or run.stop
             self._report(run)
         for run in self.runs[self.place :]:
