@@ -235,9 +235,7 @@ async def _wait(chat: Chat, pending: PendingStep) -> PendingStep:
     return pending
 
 
-async def _ask_on_step(
-    chat: Chat, response: ModelResponse, batch: ToolBatch | None
-) -> Stop | None:
+async def _ask_on_step(chat: Chat, response: ModelResponse, batch: ToolBatch | None) -> Stop | None:
     """Call onStep, unless an earlier life of the chat went past it; return the first Stop."""
     key = (STEP, chat.iteration)
     if not chat.asks(chat.view.onStep, key):
