@@ -153,8 +153,6 @@ def holds(which: AnyTool | Scope, run: Run[Any]) -> bool:
 
 def allows(tool: AnyTool, scope: Scope, chat: ChatPort, call_id: str) -> bool:
     """Return whether a call may use the tool: the tool and its scope are on now."""
-    if scope.is_on is None and tool.is_on is None:
-        return True
     run: Run[Any] = Run(chat, call_id)
     return holds(scope, run) and holds(tool, run)
 
