@@ -110,12 +110,14 @@ def _object_in(text: str) -> _Json:
     Unlike the arguments of a call, it is not shared, and its reader may change it.
     """
     try:  # the whole text, since a string in it may have fenced blocks, too
-        return thaw(parse_arguments(text, limit=MAX_BYTES))
+        data: _Json = parse_arguments(text, limit=MAX_BYTES)
     except BadArguments:
         blocks = _FENCED.findall(text)
         if len(blocks) != 1:
             raise
-    return thaw(parse_arguments(blocks[0], limit=MAX_BYTES))
+        data = parse_arguments(blocks[0], limit=MAX_BYTES)
+    value: _Json = thaw(data)
+    return value
 
 
 def _resolved(schema: _Json, definitions: _Json) -> _Json:
