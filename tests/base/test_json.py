@@ -120,6 +120,14 @@ def test_an_object_is_read_as_it_stands(text: str, expected: dict[str, Any]) -> 
     assert parse(text) == expected
 
 
+@pytest.mark.parametrize("text", ['{"a":1}', '{"a":{"b":1}}', ""], ids=["flat", "nested", "blank"])
+def test_arguments_are_read_only(text: str) -> None:
+    data = parse(text)
+    for container in (data, *[value for value in data.values() if isinstance(value, dict)]):
+        with pytest.raises(TypeError, match="is read-only"):
+            container["b"] = 2
+
+
 def test_nesting_is_allowed_down_to_the_limit() -> None:
     deepest = '{"a":' * MAX_ARGUMENT_DEPTH + "1" + "}" * MAX_ARGUMENT_DEPTH
     assert json_text(parse(deepest)) == deepest

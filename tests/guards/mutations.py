@@ -107,7 +107,7 @@ MUTATIONS: Final = tuple(
          "View(*view.sources, (speaker.bus, None))", "View(*view.sources)"),
         ("unoffered tools run", RUN, "if not run.is_offered:", "if False:"),
         ("another tool of that name runs", RUN,
-         "if entry is None or entry[0] is not tool:", "if entry is None:"),
+         "if known_tool is not tool:", "if known_tool is None:"),
         ("a wrapper changes an approved call", RUN,
          "if run.request is not None and call.arguments != run.call.arguments:", "if False:"),
         ("not idempotent, runs again", RUN,

@@ -89,6 +89,12 @@ async def test_the_answer_becomes_a_value_of_the_type(kind: Any, text: str, valu
     assert await read(kind, text) == value
 
 
+async def test_a_value_without_a_type_of_its_own_may_be_changed() -> None:
+    value = await read(dict[str, Any], '{"a": [{}]}')
+    value["a"][0]["b"] = 2
+    assert value == {"a": [{"b": 2}]}
+
+
 async def test_the_model_is_given_the_schema_at_every_step() -> None:
     with ScriptedModel(call("look"), GOOD) as model:
 

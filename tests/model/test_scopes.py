@@ -856,7 +856,7 @@ async def test_a_registration_by_another_thread_in_the_middle_of_one_is_told_too
     others = []
     scopes = Scopes(observer)
     scopes.register(Scope("first"))
-    await scopes.tell()
+    await scopes.observers.tell()
     assert sorted(told) == ["first", "second"]
 
 

@@ -25,7 +25,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 
-from hookline._base.frozen import frozen_dict, frozen_list
+from hookline._base.frozen import EMPTY, freeze, frozen_dict, frozen_list
 
 T = TypeVar("T")
 
@@ -104,8 +104,8 @@ def json_text(data: Any) -> str:
 def parse_arguments(text: str, *, limit: int) -> dict[str, Any]:
     """Parse the JSON object in `text`; blank text is `{}`. Raises BadArguments.
 
-    `limit` is in bytes. Duplicate keys, NaN, infinities, numbers out of range, nesting deeper than
-    64, and lone surrogates are rejected too.
+    The object is read-only. `limit` is in bytes. Duplicate keys, NaN, infinities, numbers out of
+    range, nesting deeper than 64, and lone surrogates are rejected too.
     """
     if len(text) > limit or not text.isascii():
         _check_text(text, limit)
@@ -118,7 +118,7 @@ def parse_arguments(text: str, *, limit: int) -> dict[str, Any]:
         return _parse_strictly(text)
     if "[" in text or (len(text) > 18 and _LONG_NUMBER.search(text)):
         return _parse_strictly(text)
-    return data
+    return frozen_dict(data)  # flat, so nothing in it can be changed
 
 
 def _check_text(text: str, limit: int) -> None:
@@ -132,7 +132,7 @@ def _check_text(text: str, limit: int) -> None:
 
 def _parse_strictly(text: str) -> dict[str, Any]:
     if not text.strip():
-        return {}
+        return EMPTY
     if text.count("[") + text.count("{") > MAX_ARGUMENT_DEPTH:
         _check_depth(text)
     try:
@@ -151,7 +151,7 @@ def _parse_strictly(text: str) -> dict[str, Any]:
             raise _bad(
                 "a string has a lone surrogate escape such as \\ud83d; write the character itself"
             ) from error
-    return cast("dict[str, Any]", data)
+    return cast("dict[str, Any]", freeze(data))
 
 
 def _check_depth(text: str) -> None:

@@ -394,10 +394,9 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                 assert run.result is not None
                 # Hooks see the result as the model would read it.
                 run.result = bounded(run.result, chat.config.limits.output_bytes)
-                hooks = chat.view.onToolCallResult or chat.view.onToolCallError
-                key = (RESULT, self.iteration, run.id)
-                if chat.asks(hooks, key):
-                    await ask_hooks(chat, key, run)
+                view = chat.view
+                if view.onToolCallResult or view.onToolCallError or chat.runtime is not LOCAL:
+                    await ask_hooks(chat, (RESULT, self.iteration, run.id), run)
             self.stop = self.stop or run.stop
             self._report(run)
         for run in self.runs[self.place :]:
@@ -406,7 +405,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             elif run.state is FINISHED:
                 if self.overtaken:
                     chat.conversation.disorder()
-                await commit(chat, run.to_message(), run=run)
+                await commit(chat, run)
             elif run.state is not COMMITTED:
                 return
             self.place += 1
@@ -442,15 +441,15 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                 self._report(run)
             if run.message is None:  # preMessage has not run
                 with suppress(Exception):  # of a hook or the store; written below
-                    await commit(chat, run.to_message(), run=run)
+                    await commit(chat, run)
             if run.state < WRITING:  # a hook or the store has refused it
-                await write_past_hooks(chat, self._message(run), run)
+                await write_past_hooks(chat, run)
 
     def close_now(self) -> None:
         """Write what a `close` that was cut off has not written, without hooks and waiting."""
         for run in self._unwritten():
             self._break_off(run)
-            write_now(self.chat, self._message(run), run)
+            write_now(self.chat, run)
         self.chat.step.batch = None
 
     def _unwritten(self) -> list[CallRun]:
@@ -487,10 +486,6 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         if run.state < FINAL and run not in self._waiting_again():
             run.set(UNSEEN if run.ran and run.result is not None else ABORTED, "aborted")
             run.move(FINAL)
-
-    def _message(self, run: CallRun) -> ToolMessage:
-        """The call's message: from preMessage if that has run, else a new one."""
-        return run.message or run.to_message()
 
     def pending_step(self) -> PendingStep:
         """The step as a resumed chat needs it."""

@@ -179,7 +179,9 @@ class CallRun(msgspec.Struct, eq=False):
         failure = _RAN if self.ran else _NOT_RUN
         self.set(failure, "error" if self.outcome in ("ok", "answered") else self.outcome)
 
-    def to_message(self) -> ToolMessage:
+    def to_message(
+        self, id: str = "", chat_id: str | None = None, at: float | None = None
+    ) -> ToolMessage:
         """The message with the result for the model."""
         result = self.result
         media: tuple[MediaPart, ...] = ()
@@ -192,12 +194,15 @@ class CallRun(msgspec.Struct, eq=False):
             text = json_text({"error": error})
         as_made = self.call is self.model_call
         return ToolMessage(
+            id=id,
             call_id=self.id,
             name=self.call.name,
             text=text,
             outcome=self.outcome,
             media=media,
             ran=None if as_made and self.record is None else self._what_ran(),
+            chat_id=chat_id,
+            at=at,
         )
 
     def _what_ran(self) -> RanCall | None:

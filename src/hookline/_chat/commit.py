@@ -13,7 +13,7 @@ since each call in history needs a result.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -36,18 +36,17 @@ from hookline._hooks.points import OnMessage, PreMessage
 from hookline._model.assembly import parts_to_store
 from hookline._record.runtime import FINAL_MESSAGE, MESSAGE, Json, Key
 
+Draft: TypeAlias = UserMessage | AssistantMessage | CallRun
+"""A message that is to be written, or the call whose result is."""
+
 
 def commit(
-    chat: Chat,
-    message: Message,
-    *,
-    streamed: tuple[ModelPart, ...] | None = None,
-    run: CallRun | None = None,
+    chat: Chat, draft: Draft, *, streamed: tuple[ModelPart, ...] | None = None
 ) -> Awaitable[Any]:
     """Write a message as a recorded step; returns it, of the same role, as hooks have left it.
 
     `streamed`: the parts of an answer that were shown so far; if hooks change the answer, it is
-    shown again. An answer that hooks have emptied is not written. `run`: the call of a tool result.
+    shown again. An answer that hooks have emptied is not written.
     """
     progress = chat.progress
     key: Key = (MESSAGE, progress.messages)
@@ -55,22 +54,20 @@ def commit(
     # In an ending the key is not a count: the number of messages so far depends on timing, and
     # another life of the chat may have another ending.
     if chat.life.outcome is not None:
-        kept_for = message.call_id if isinstance(message, ToolMessage) else message.role
+        kept_for = draft.id if isinstance(draft, CallRun) else draft.role
         key = (FINAL_MESSAGE, chat.life.outcome, kept_for)
-    return chat.runtime.step(key, _commit, _WRITTEN, chat, message, streamed, run)
+    return chat.runtime.step(key, _commit, _WRITTEN, chat, draft, streamed)
 
 
-async def _commit(
-    chat: Chat, message: Message, streamed: tuple[ModelPart, ...] | None, run: CallRun | None
-) -> Message:
+async def _commit(chat: Chat, draft: Draft, streamed: tuple[ModelPart, ...] | None) -> Message:
     conversation, view = chat.conversation, chat.view
     if conversation.earlier_messages:  # an earlier life of the chat has written it
         message = conversation.earlier_messages[0]
         take_ids(chat, message)
     else:
-        message = _stamped(chat, message)
+        message = _stamped(chat, draft)
         if view.preMessage:
-            message = await _pre_message(chat, message, run)
+            message = await _pre_message(chat, message, draft)
     if streamed is not None and isinstance(message, AssistantMessage):
         if view.preMessage:
             message = message.replace(parts=parts_to_store(message.parts))
@@ -82,9 +79,9 @@ async def _commit(
             return message
     if conversation.ledger is None:
         conversation.commit(message)
-        _enter(chat, message, run)
+        _enter(chat, message, draft)
     else:
-        await _store(chat, message, run)
+        await _store(chat, message, draft)
     if len(chat.channel.items) > HIGH_WATER:
         chat.progress.unannounced = message
         await chat.room()
@@ -95,16 +92,14 @@ async def _commit(
     return message
 
 
-async def _append_recorded(
-    message: Message, chat: Chat, unwritten: Message, streamed: Any, run: CallRun | None
-) -> None:
+async def _append_recorded(message: Message, chat: Chat, draft: Draft, streamed: Any) -> None:
     """Append a message that an earlier life has written."""
     take_ids(chat, message)
     if isinstance(message, AssistantMessage) and not message.parts:
         end_answer(chat)
     else:
         await chat.conversation.wait_idle()
-        _append(chat, message, run)
+        _append(chat, message, draft)
 
 
 _WRITTEN: Final[ChatReturns[Message]] = ChatReturns(
@@ -112,40 +107,43 @@ _WRITTEN: Final[ChatReturns[Message]] = ChatReturns(
 )
 
 
-async def _pre_message(chat: Chat, message: Message, run: CallRun | None) -> Message:
+async def _pre_message(chat: Chat, message: Message, draft: Draft) -> Message:
     """Call preMessage. If a hook raises, a tool result in the message is withheld."""
     ctx: PreMessage[Any] = PreMessage(run=chat.run, message=message)
     try:
         ctx, _, _ = await intercept(chat.view.preMessage, ctx, chat.firing)
     except Exception:
-        if run is not None:  # the ending writes this message in place of the refused one
-            run.withhold()
-            run.message = run.to_message()
+        if isinstance(draft, CallRun):  # the ending writes this message in place of the refused one
+            draft.withhold()
+            draft.message = draft.to_message()
         raise
     new = without_surrogates(ctx.message)
     return replace(new, chat_id=message.chat_id, at=message.at)
 
 
-def _stamped(chat: Chat, message: Message) -> Message:
+def _stamped(chat: Chat, draft: Message | CallRun) -> Message:
     """The message with its id, and with its chat and the time."""
-    if not message.id:
-        id = f"{chat.chat_id}.{len(chat.messages)}"
-        return replace(message, id=id, chat_id=chat.chat_id, at=chat.runtime.now())
+    id = f"{chat.chat_id}.{len(chat.messages)}"
+    if isinstance(draft, CallRun):
+        return draft.to_message(id, chat.chat_id, chat.runtime.now())
+    if not draft.id:
+        return replace(draft, id=id, chat_id=chat.chat_id, at=chat.runtime.now())
     question = chat.conversation.question
-    if question is not None and question.id == message.id:  # only its answer is new
-        return replace(message, chat_id=question.chat_id, at=question.at)
-    return replace(message, chat_id=chat.chat_id, at=chat.runtime.now())
+    if question is not None and question.id == draft.id:  # only its answer is new
+        return replace(draft, chat_id=question.chat_id, at=question.at)
+    return replace(draft, chat_id=chat.chat_id, at=chat.runtime.now())
 
 
-async def _store(chat: Chat, message: Message, run: CallRun | None) -> None:
+async def _store(chat: Chat, message: Message, draft: Draft) -> None:
     """Write the message to the store and the conversation, even if cancelled meanwhile."""
+    run = draft if isinstance(draft, CallRun) else None
     if run is not None:
         assert isinstance(message, ToolMessage)
         run.message = message
         run.move(WRITING)
 
     def on_written() -> None:
-        _enter(chat, message, run)
+        _enter(chat, message, draft)
         chat.progress.unannounced = message
 
     try:
@@ -174,41 +172,41 @@ async def announce_late(chat: Chat) -> None:
     await _on_message(chat, message)
 
 
-async def write_past_hooks(chat: Chat, message: Message, run: CallRun) -> None:
+async def write_past_hooks(chat: Chat, run: CallRun) -> None:
     """Append and publish a safe result in place of a refused one; `leave` stores it."""
-    message = _stamped(chat, message)
+    message = _stamped(chat, run.message or run)
     _append(chat, message, run)
     await chat.room()
     chat.put(MessageAdded(chat_id=chat.chat_id, message=message))
 
 
-def write_now(chat: Chat, message: Message, run: CallRun) -> None:
+def write_now(chat: Chat, run: CallRun) -> None:
     """Write a result without waiting for room, because a hook hangs."""
-    message = _stamped(chat, message)
+    message = _stamped(chat, run.message or run)
     _append(chat, message, run)
     # The channel stays bounded, even if this reader misses the event.
     if len(chat.channel.items) <= HIGH_WATER:
         chat.put(MessageAdded(chat_id=chat.chat_id, message=message))
 
 
-def _append(chat: Chat, message: Message, run: CallRun | None) -> None:
+def _append(chat: Chat, message: Message, draft: Draft) -> None:
     chat.conversation.commit(message)
-    _enter(chat, message, run)
+    _enter(chat, message, draft)
 
 
-def _enter(chat: Chat, message: Message, run: CallRun | None) -> None:
+def _enter(chat: Chat, message: Message, draft: Draft) -> None:
     """Record that this chat has written the message. This is the only place that does."""
-    if run is not None:
+    if isinstance(draft, CallRun):
         assert isinstance(message, ToolMessage)
-        run.message = message
-        run.move(COMMITTED)
+        draft.message = message
+        draft.move(COMMITTED)
     elif isinstance(message, AssistantMessage):
-        end_answer(chat)
+        chat.step.assembly, chat.step.visible = None, False  # nothing of it is partial
     chat.messages.append(message)
 
 
 def end_answer(chat: Chat) -> None:
-    """Mark the answer as complete: nothing of it is partial."""
+    """End an answer that is not written, because it is empty: nothing of it is partial."""
     chat.step.assembly = None
     chat.step.visible = False
 

@@ -159,8 +159,8 @@ async def _start(chat: Chat, message: UserMessage | None) -> None:
     pending = chat.conversation.pending_step
     if chat.input.answers is not None and pending is not None:
         chat.progress.resumes = pending.chat_id
-    if chat.config.scopes.told_by.waiting_observers:  # async observers of scopes registered since
-        await chat.config.scopes.told_by.tell()
+    if chat.config.scopes.observers.waiting:  # async observers of scopes registered since
+        await chat.config.scopes.observers.tell()
     if len(chat.channel.items) > HIGH_WATER:
         await chat.room()
     if not chat.life.move(Sign.PROCEED):

@@ -26,8 +26,12 @@ from hookline._base.messages import (
 from hookline._base.returns import Stop
 from hookline._base.run import Run
 from hookline._chat.call import CallRun
+from hookline._chat.reach import check_guards
 from hookline._chat.recorder import ChatReturns
 from hookline._chat.state import Chat
+from hookline._conversations.history import check_history
+from hookline._hooks.call_rules import intercept
+from hookline._hooks.points import PreRequest
 from hookline._model.model import (
     ChatRequest,
     ModelRequest,
@@ -84,23 +88,28 @@ def overrides_of(before: ChatRequest, after: ChatRequest) -> Overrides:
     )
 
 
-def build(chat: Chat, overrides: Overrides, system: str | None) -> ModelRequest:
-    """The request of the step that begins, with this system text."""
-    config, scopes = chat.config, chat.config.scopes
-    tools, sections = scopes.on(chat)
-    chat.step.base_tools = tools
+async def build_request(
+    chat: Chat, overrides: Overrides, first_answer: ModelResponse | None
+) -> BuiltRequest:
+    """Build the request of the step that begins, and pass it through preRequest.
+
+    With a `first_answer`, which stands in for the model's, no hook sees the request.
+    """
+    config, view, step = chat.config, chat.view, chat.step
+    system = config.system if overrides.system is None else overrides.system
+    if callable(system):
+        system = await system_text(chat, system)
+    tools, sections = config.scopes.on(chat)
+    step.base_tools = tools
     if overrides.tools is not None:
-        on = {tool.name for tool in tools}
-        tools = tuple(
-            tool for tool in overrides.tools if tool.name in on or scopes.find(tool.name) is None
-        )
+        tools = _still_on(chat, overrides.tools, tools)
     if sections.system:
         system = f"{system}\n\n{sections.system}" if system else sections.system
-    messages = chat.conversation.for_request()
+    messages: Sequence[Message] = chat.conversation.for_request()
     if sections.user:
         messages = with_section(messages, sections)
-    chat.step.base_messages = messages
-    return ModelRequest(
+    step.base_messages = messages
+    request = ModelRequest(
         model=config.model,
         messages=messages,
         system=clean_text(system) if system else None,
@@ -108,6 +117,22 @@ def build(chat: Chat, overrides: Overrides, system: str | None) -> ModelRequest:
         settings=overrides.settings or config.settings,
         output=None if config.output is None else config.output.schema,
     )
+    answer: ModelResponse | Stop | None = first_answer
+    if first_answer is None and view.preRequest:
+        ctx: PreRequest[Any] = PreRequest(run=chat.run, iteration=chat.iteration, request=request)
+        ctx, answer, _ = await intercept(view.preRequest, ctx, chat)
+        request = _check_request(chat, request, ctx.request)
+    if view.tool_guards and not isinstance(answer, Stop):
+        check_guards(chat, request)
+    return BuiltRequest(request=request, answer=answer)
+
+
+def _still_on(
+    chat: Chat, tools: Sequence[AnyTool], tools_on: Sequence[AnyTool]
+) -> tuple[AnyTool, ...]:
+    """Those of preChat's tools that are on now, or that no scope has."""
+    on, find = {tool.name for tool in tools_on}, chat.config.scopes.find
+    return tuple(tool for tool in tools if tool.name in on or find(tool.name) is None)
 
 
 def with_section(messages: Sequence[Message], sections: Sections) -> tuple[Message, ...]:
@@ -121,13 +146,19 @@ def with_section(messages: Sequence[Message], sections: Sections) -> tuple[Messa
     return tuple(out)
 
 
-def check_tools(before: ModelRequest, after: ModelRequest) -> None:
-    """Raise HookReturnError if two of a hook's tools have the same name."""
-    if after.tools is before.tools:
-        return
-    names = [tool.name for tool in after.tools]
-    if len(set(names)) != len(names):
-        raise HookReturnError("preRequest", "(chain)", after, "tools with different names")
+def _check_request(chat: Chat, before: ModelRequest, request: ModelRequest) -> ModelRequest:
+    """The request as hooks have left it; raises if it cannot be sent."""
+    if request is before:
+        return before
+    if request.tools is not before.tools:
+        names = [tool.name for tool in request.tools]
+        if len(set(names)) != len(names):
+            raise HookReturnError("preRequest", "(chain)", request, "tools with different names")
+    if request.messages is not before.messages:
+        request = request.replace(messages=tuple(request.messages))  # a copy of the hook's list
+        check_history(request.messages)
+        chat.step.base_messages = request.messages
+    return request
 
 
 def look_up(chat: Chat, request: ModelRequest | None, run: CallRun) -> None:

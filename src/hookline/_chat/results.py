@@ -101,7 +101,9 @@ _FINAL: Final[Json[FinalResult]] = Json(FinalResult)
 
 
 async def ask_hooks(chat: Chat, key: Key, run: CallRun) -> None:
-    """Pass the result through its hooks."""
+    """Pass the result through its hooks, unless an earlier life of the chat went past them."""
+    if not chat.asks(chat.view.onToolCallResult or chat.view.onToolCallError, key):
+        return
     try:
         final = await chat.runtime.step(key, _chains, _FINAL, chat, run)
     except BaseException:

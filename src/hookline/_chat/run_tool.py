@@ -11,6 +11,7 @@ import asyncio
 import sys
 from functools import partial
 from inspect import isawaitable
+from types import NoneType
 from typing import Any, Final, cast
 
 import anyio.to_thread
@@ -75,15 +76,15 @@ def admit(chat: Chat, run: CallRun) -> ToolFailure | None:
     Called again after each wait, since the tool may be removed or off by then.
     """
     tool, scope, name = run.tool, run.scope, run.call.name
-    if tool is None or scope is None or isinstance(tool, UnknownTool):
+    if scope is None or isinstance(tool, (UnknownTool, NoneType)):
         return ToolFailure.of(UnknownToolError(name, ()))
     if not run.is_offered:
         return ToolFailure.of(DisabledToolError(name))
     if scope is not FROM_HOOK:
-        entry = chat.config.scopes.tools.get(name)
-        if entry is None or entry[0] is not tool:
+        known_tool, _ = chat.config.scopes.tools.get(name, (None, None))
+        if known_tool is not tool:
             return ToolFailure.of(UnknownToolError(name, ()))
-    if not allows(tool, scope, chat, run.id):
+    if (scope.is_on or tool.is_on) and not allows(tool, scope, chat, run.id):
         return ToolFailure.of(DisabledToolError(name))
     if tool.client and not chat.keeps:
         return ToolFailure.of(

@@ -546,8 +546,6 @@ class Chat:
 
         What the hooks of an earlier life have decided counts. New hooks decide about what comes.
         """
-        if self.runtime is LOCAL:
-            return bool(hooks)
         return self.runtime.has_begun(key) or (bool(hooks) and not self.runtime.has_passed(key))
 
     def has_run(self, iteration: int, call_id: str) -> bool:

@@ -21,25 +21,15 @@ from hookline._chat.answer import ask_model
 from hookline._chat.batch import ToolBatch, open_batch
 from hookline._chat.channel import HIGH_WATER
 from hookline._chat.commit import commit, end_answer, take_ids
-from hookline._chat.reach import check_guards
-from hookline._chat.request import (
-    BUILT_REQUEST,
-    BuiltRequest,
-    Overrides,
-    build,
-    check_tools,
-    foreign_names,
-    system_text,
-)
+from hookline._chat.request import BUILT_REQUEST, Overrides, build_request, foreign_names
 from hookline._chat.shown import show, take_back
 from hookline._chat.state import Chat, Step
-from hookline._conversations.history import check_history
 from hookline._conversations.store import PendingStep
 from hookline._hooks.call_rules import intercept
-from hookline._hooks.points import OnResponse, OnStep, PreRequest
+from hookline._hooks.points import OnResponse, OnStep
 from hookline._model.assembly import parts_to_store, unique_calls
 from hookline._model.model import ModelRequest, ModelResponse
-from hookline._record.runtime import MODEL, PENDING, REQUEST, RESPONSE, SAY, STEP, Json
+from hookline._record.runtime import LOCAL, MODEL, PENDING, REQUEST, RESPONSE, SAY, STEP, Json
 
 StepEnd: TypeAlias = Stop | Literal["go", "natural", "stopped", "waiting"]
 GO: Final = "go"  # ask the model again
@@ -61,11 +51,11 @@ async def run_step(
     if parent is not None and parent.broken:  # a chat that never suspends must check itself
         chat.abort(parent.reason)
         chat.check()
-    if chat.config.scopes.told_by.waiting_observers:
-        await chat.config.scopes.told_by.tell()
+    if chat.config.scopes.observers.waiting:
+        await chat.config.scopes.observers.tell()
 
     step_request = await chat.runtime.step(
-        (REQUEST, iteration), _request, BUILT_REQUEST, chat, overrides, first_answer
+        (REQUEST, iteration), build_request, BUILT_REQUEST, chat, overrides, first_answer
     )
     if isinstance(step_request.answer, Stop):
         return step_request.answer  # the step has not begun
@@ -76,7 +66,9 @@ async def run_step(
     chat.put(StepStarted(chat_id=chat.chat_id, iteration=iteration))
 
     answer = await ask_model(chat, (MODEL, iteration), step_request.request, step_request.answer)
-    response = await _keep_answer(chat, answer, step_request.request)
+    response: ModelResponse | Stop | Guide = answer
+    if isinstance(answer, ModelResponse):
+        response = await _keep_answer(chat, answer, step_request.request)
     if not isinstance(response, ModelResponse):
         return await _end_without_answer(chat, response, answer)
 
@@ -87,62 +79,23 @@ async def run_step(
     return await finish_step(chat, response, batch, overrides)
 
 
-# ── the request ─────────────────────────────────────────────────────────────────────────────
-
-
-async def _request(
-    chat: Chat, overrides: Overrides, first_answer: ModelResponse | None
-) -> BuiltRequest:
-    system = chat.config.system if overrides.system is None else overrides.system
-    if callable(system):
-        system = await system_text(chat, system)
-    before = build(chat, overrides, system)
-    if first_answer is not None or not chat.view.preRequest:
-        step_request = BuiltRequest(request=before, answer=first_answer)
-    else:
-        ctx: PreRequest[Any] = PreRequest(run=chat.run, iteration=chat.iteration, request=before)
-        ctx, answer, _ = await intercept(chat.view.preRequest, ctx, chat)
-        step_request = BuiltRequest(
-            request=_check_request(chat, before, ctx.request), answer=answer
-        )
-    if chat.view.tool_guards and not isinstance(step_request.answer, Stop):
-        check_guards(chat, step_request.request)
-    return step_request
-
-
-def _check_request(chat: Chat, before: ModelRequest, request: ModelRequest) -> ModelRequest:
-    """The request as hooks have left it; raises if it cannot be sent."""
-    if request is before:
-        return before
-    check_tools(before, request)
-    if request.messages is not before.messages:
-        request = request.replace(messages=tuple(request.messages))  # a copy of the hook's list
-        check_history(request.messages)
-        chat.step.base_messages = request.messages
-    return request
-
-
 # ── the answer ──────────────────────────────────────────────────────────────────────────────
 
 
 async def _keep_answer(
-    chat: Chat, streamed: ModelResponse | Stop, request: ModelRequest | None
+    chat: Chat, streamed: ModelResponse, request: ModelRequest | None
 ) -> ModelResponse | Stop | Guide:
     """Pass the answer through onResponse and write it, unless it is empty.
 
     Without a request, the answer is the text of a Stop and skips onResponse. If a hook returns Stop
-    or Guide instead of an answer, the shown text is taken back.
+    or Guide instead of an answer, nothing is written.
     """
     response: ModelResponse | Stop | Guide = streamed
     try:
-        key = (RESPONSE, chat.iteration)
-        is_answer = request is not None and isinstance(streamed, ModelResponse)
-        if is_answer and chat.asks(chat.view.onResponse, key):
-            argument: Any = (chat, request, streamed)
-            response = await chat.runtime.step(key, _on_response, _DECIDED, *argument)
+        if request is not None and (chat.view.onResponse or chat.runtime is not LOCAL):
+            response = await _ask_on_response(chat, request, streamed)
         chat.check()
-        if isinstance(response, (Stop, Guide)) or isinstance(streamed, Stop):
-            await _retract_answer(chat)
+        if not isinstance(response, ModelResponse):
             return response
         message = AssistantMessage(
             parts=parts_to_store(response.parts),
@@ -174,6 +127,16 @@ async def _retract_answer(chat: Chat) -> None:
         await take_back(chat)
 
 
+async def _ask_on_response(
+    chat: Chat, request: ModelRequest, response: ModelResponse
+) -> ModelResponse | Stop | Guide:
+    """The answer as onResponse leaves it, in this life of the chat or in an earlier one."""
+    key = (RESPONSE, chat.iteration)
+    if not chat.asks(chat.view.onResponse, key):
+        return response
+    return await chat.runtime.step(key, _on_response, _DECIDED, chat, request, response)
+
+
 async def _on_response(
     chat: Chat, request: ModelRequest, response: ModelResponse
 ) -> ModelResponse | Stop | Guide:
@@ -196,7 +159,11 @@ async def say_stop_text(chat: Chat, text: str) -> None:
     """Stream and commit the text of a Stop like an answer. A hook at onDelta may withdraw it."""
     answer = ModelResponse.of(text).replace(finish_reason=chat.last.finish_reason or "stop")
     streamed = await ask_model(chat, (SAY, chat.iteration), None, answer)
-    await _keep_answer(chat, streamed, None)
+    if isinstance(streamed, ModelResponse):
+        await _keep_answer(chat, streamed, None)
+    else:
+        chat.check()
+        await _retract_answer(chat)
 
 
 # ── the end of the step ─────────────────────────────────────────────────────────────────────
@@ -212,11 +179,9 @@ async def finish_step(
             await _suspend(chat, batch, overrides)
             return WAITING
         stop = batch.stop
-    key = (STEP, chat.iteration)
-    if chat.asks(chat.view.onStep, key):
-        results = () if batch is None else batch.results
-        stops = await chat.runtime.step(key, _on_step, _STOPS, chat, response, results)
-        stop = stop or (stops[0] if stops else None)
+    if chat.view.onStep or chat.runtime is not LOCAL:
+        stop_of_hooks = await _ask_on_step(chat, response, batch)
+        stop = stop or stop_of_hooks
     chat.put(
         StepFinished(
             chat_id=chat.chat_id,
@@ -234,6 +199,8 @@ async def _end_without_answer(
     chat: Chat, end: Stop | Guide, answer: ModelResponse | Stop
 ) -> StepEnd:
     """End a step whose answer was taken back: the chat stops, or the model is told why."""
+    chat.check()
+    await _retract_answer(chat)
     reason: FinishReason = "other"
     usage: Usage | None = None
     if isinstance(end, Guide) and isinstance(answer, ModelResponse):
@@ -266,6 +233,16 @@ async def _wait(chat: Chat, pending: PendingStep) -> PendingStep:
     conversation.wait(pending)
     await conversation.flush()  # a caller that has the response may answer from another process
     return pending
+
+
+async def _ask_on_step(chat: Chat, response: ModelResponse, batch: ToolBatch | None) -> Stop | None:
+    """Call onStep, unless an earlier life of the chat went past it; return the first Stop."""
+    key = (STEP, chat.iteration)
+    if not chat.asks(chat.view.onStep, key):
+        return None
+    results = () if batch is None else batch.results
+    stops = await chat.runtime.step(key, _on_step, _STOPS, chat, response, results)
+    return stops[0] if stops else None
 
 
 async def _on_step(

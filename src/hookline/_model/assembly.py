@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from hookline._base.errors import ModelError
-from hookline._base.frozen import freeze
+from hookline._base.frozen import EMPTY
 from hookline._base.input import without_surrogates
 from hookline._base.json import BadArguments, clean_data, clean_text, parse_arguments
 from hookline._base.messages import MediaPart, ModelPart, Reasoning, Source, Text, Timing, ToolCall
@@ -147,7 +147,21 @@ class Assembly(msgspec.Struct, eq=False):
         cut = self.parts[-1] if self.parts and finish.finish_reason == "length" else None
         parts: list[ModelPart] = []
         for part in self.parts:
-            parts.append(self._parsed(part, part is cut) if type(part) is _Call else part)
+            if type(part) is _Call:
+                text, raw = "".join(part.text), None
+                arguments: dict[str, Any] = EMPTY
+                try:
+                    # Blank arguments are {}, unless the answer was cut off before they came.
+                    if part is not cut or text.strip():
+                        arguments = parse_arguments(text, limit=self.limit)
+                    else:
+                        raw = text
+                except BadArguments:
+                    raw = text
+                part = ToolCall(
+                    id=part.id, name=part.name, arguments=arguments, raw=raw, meta=part.meta
+                )
+            parts.append(part)
         return ModelResponse(
             parts=tuple(parts),
             finish_reason=finish.finish_reason,
@@ -157,17 +171,6 @@ class Assembly(msgspec.Struct, eq=False):
             meta=finish.meta and clean_data(finish.meta),
             timing=timing,
         )
-
-    def _parsed(self, call: _Call, cut: bool) -> ToolCall:
-        text = "".join(call.text)
-        # Blank arguments are {}, but not if the answer was cut off before they came.
-        if not cut or text.strip():
-            try:
-                arguments = freeze(parse_arguments(text, limit=self.limit))
-                return ToolCall(id=call.id, name=call.name, arguments=arguments, meta=call.meta)
-            except BadArguments:
-                pass
-        return ToolCall(id=call.id, name=call.name, raw=text, meta=call.meta)
 
     def partial(self) -> tuple[ModelPart, ...]:
         """The parts of an answer that was cut off, without its calls."""

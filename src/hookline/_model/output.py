@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeGuard, Union, get_args, 
 import msgspec
 
 from hookline._base.errors import UsageError
+from hookline._base.frozen import thaw
 from hookline._base.json import BadArguments, parse_arguments
 from hookline._model.model import OutputSchema
 from hookline._model.partial import NOTHING, partial_object
@@ -104,14 +105,19 @@ def form_of(kind: Any) -> Form:
 
 
 def _object_in(text: str) -> _Json:
-    """Parse the only object in the answer, which may be in a fenced block."""
-    try:
-        return parse_arguments(text, limit=MAX_BYTES)  # its strings may have fenced blocks, too
+    """Parse the only object in the answer, which may be in a fenced block.
+
+    Unlike the arguments of a call, it is not shared, and its reader may change it.
+    """
+    try:  # the whole text, since a string in it may have fenced blocks, too
+        data: _Json = parse_arguments(text, limit=MAX_BYTES)
     except BadArguments:
         blocks = _FENCED.findall(text)
         if len(blocks) != 1:
             raise
-    return parse_arguments(blocks[0], limit=MAX_BYTES)
+        data = parse_arguments(blocks[0], limit=MAX_BYTES)
+    value: _Json = thaw(data)
+    return value
 
 
 def _resolved(schema: _Json, definitions: _Json) -> _Json:

@@ -20,6 +20,7 @@ class ChatScopes(Scopes):
 
     def __init__(self, agents: Scopes, own: Scope, *, hides: bool = False) -> None:
         super().__init__()
+        self.observers = agents.observers  # the agent's observers do not depend on one chat
         self._hidden_names: set[str] = set()
         self._agents = agents
         self._own = own
@@ -28,11 +29,6 @@ class ChatScopes(Scopes):
                 agents._check(own)
             agents._followers.add(self)
             self.follow()
-
-    @property
-    def told_by(self) -> Scopes:
-        """The agent's scopes: its observers do not depend on one chat."""
-        return self._agents
 
     def follow(self) -> None:
         """Take over the current scopes of the agent."""

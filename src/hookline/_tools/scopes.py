@@ -153,8 +153,6 @@ def holds(which: AnyTool | Scope, run: Run[Any]) -> bool:
 
 def allows(tool: AnyTool, scope: Scope, chat: ChatPort, call_id: str) -> bool:
     """Return whether a call may use the tool: the tool and its scope are on now."""
-    if scope.is_on is None and tool.is_on is None:
-        return True
     run: Run[Any] = Run(chat, call_id)
     return holds(scope, run) and holds(tool, run)
 
@@ -173,23 +171,61 @@ Observer = Callable[[str, Scope], Iterable[Callable[[], Awaitable[None]]]]
 
 
 LOCK: Final = lock_for_forks()  # held only briefly, so one lock is enough for all scopes
-_telling: ContextVar[Scopes | None] = ContextVar("hookline_telling", default=None)
+_telling: ContextVar[Observers | None] = ContextVar("hookline_telling", default=None)
+
+
+class Observers:
+    """The async observers of one agent's scopes that a chat has yet to call."""
+
+    __slots__ = ("_running", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: tuple[Callable[[], Awaitable[None]], ...] = ()
+        """What is to be called, in this order."""
+        self._running: asyncio.Future[None] | None = None  # pending while a chat runs observers
+
+    async def tell(self) -> None:
+        """Run the observers, before the next chat or step.
+
+        If another chat is already running them, wait for it, except in an observer's own chat.
+        """
+        if _telling.get() is self:
+            return
+        loop = asyncio.get_running_loop()
+        while True:
+            with LOCK:
+                if not self.waiting:
+                    return
+                observer, running = self.waiting[0], self._running
+                turn = loop.create_future()
+                if running is None:
+                    self._running = turn
+            if running is not None:
+                if running.get_loop() is not loop:
+                    return  # the other chat is in another thread, so this one cannot wait for it
+                await asyncio.wait([running])
+                continue
+            token = _telling.set(self)
+            try:
+                await observer()
+            finally:
+                _telling.reset(token)
+                # Whatever it raised, it is not run again, and chats that wait for it go on.
+                with LOCK:
+                    self.waiting = self.waiting[1:]
+                    self._running = None
+                turn.set_result(None)
 
 
 class Scopes:
     """The scopes of one agent. `observer` is called after each registration and removal."""
 
     def __init__(self, observer: Observer | None = None) -> None:
-        self.waiting_observers: tuple[Callable[[], Awaitable[None]], ...] = ()
-        self._running: asyncio.Future[None] | None = None  # pending while a chat runs observers
+        self.observers = Observers()
+        """The observers that the next step of a chat tells."""
         self._observer = observer
         self._followers: WeakSet[Scopes] = WeakSet()
         self._place({})
-
-    @property
-    def told_by(self) -> Scopes:
-        """The scopes whose observers must be notified before a chat's next step."""
-        return self
 
     def follow(self) -> None: ...
 
@@ -289,39 +325,7 @@ class Scopes:
         if self._observer is not None:
             late = tuple(self._observer(point, scope))
             with LOCK:
-                self.waiting_observers = (*self.waiting_observers, *late)
-
-    async def tell(self) -> None:
-        """Run the async observers of registrations, before the next chat or step.
-
-        If another chat is already running them, wait for it, except in an observer's own chat.
-        """
-        if _telling.get() is self:
-            return
-        loop = asyncio.get_running_loop()
-        while True:
-            with LOCK:
-                if not self.waiting_observers:
-                    return
-                observer, running = self.waiting_observers[0], self._running
-                turn = loop.create_future()
-                if running is None:
-                    self._running = turn
-            if running is not None:
-                if running.get_loop() is not loop:
-                    return  # the other chat is in another thread, so this one cannot wait for it
-                await asyncio.wait([running])
-                continue
-            token = _telling.set(self)
-            try:
-                await observer()
-            finally:
-                _telling.reset(token)
-                # Whatever it raised, it is not run again, and chats that wait for it go on.
-                with LOCK:
-                    self.waiting_observers = self.waiting_observers[1:]
-                    self._running = None
-                turn.set_result(None)
+                self.observers.waiting = (*self.observers.waiting, *late)
 
     # ── used by the loop ────────────────────────────────────────────────────────────────────────
 
