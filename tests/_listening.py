@@ -14,10 +14,12 @@ import pytest
 async def listening(app: Any, *, lifespan: str = "on") -> AsyncGenerator[str]:
     """The address of an app that is served on a free port."""
     uvicorn = pytest.importorskip("uvicorn")
-    config = uvicorn.Config(app, port=0, log_level="critical", lifespan=lifespan, interface="asgi3")
-    server = uvicorn.Server(config)
+    # Its oldest versions load a module of websockets that is deprecated.
+    options = {"log_level": "critical", "lifespan": lifespan, "interface": "asgi3", "ws": "none"}
+    server = uvicorn.Server(uvicorn.Config(app, port=0, **options))
     task = asyncio.ensure_future(server.serve())
-    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
+    while not server.started:
+        assert not task.done(), task.exception()
         await asyncio.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:

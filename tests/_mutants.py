@@ -10,8 +10,10 @@ import json
 import random
 from collections import Counter
 from collections.abc import AsyncIterator
+from importlib import import_module
 from typing import Any
 
+import httpx
 import httpx2
 from tests.wire import Wire, WireFormat
 from tests.wire.habits import habits_of
@@ -220,38 +222,41 @@ PLAIN: dict[str, list[bytes]] = {kind: Wire("Well.").pieces(kind, 2) for kind in
 # ── a service in memory ─────────────────────────────────────────────────────────────────────
 
 
-class Memory(httpx2.AsyncBaseTransport):
+class Memory:
     """Answers the first request with a mutant, further ones plainly."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: WireFormat) -> None:
         self.kind = kind
+        self.library = library_of(kind)
         self.pieces: list[bytes] | None = None
         self.breaks = False
 
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+    async def answer(self, request: Any) -> Any:
         pieces, breaks = self.pieces, self.breaks
         self.pieces, self.breaks = None, False
         if pieces is None:
             pieces = PLAIN[self.kind]
         headers = {"content-type": "text/event-stream"}
-        return httpx2.Response(200, headers=headers, stream=_Bytes(pieces, breaks))
+        return self.library.Response(200, headers=headers, content=self._body(pieces, breaks))
 
-
-class _Bytes(httpx2.AsyncByteStream):
-    def __init__(self, pieces: list[bytes], breaks: bool) -> None:
-        self._pieces = pieces
-        self._breaks = breaks
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self._pieces:
+    async def _body(self, pieces: list[bytes], breaks: bool) -> AsyncIterator[bytes]:
+        for piece in pieces:
             yield piece
-        if self._breaks:
-            raise httpx2.ReadError("connection reset")
+        if breaks:
+            raise self.library.ReadError("connection reset")
 
 
-def adapter(kind: WireFormat, transport: Memory) -> tuple[Model, httpx2.AsyncClient]:
+def library_of(kind: WireFormat) -> Any:
+    """The HTTP library that the installed version of an SDK takes clients of."""
+    sdks = {"anthropic": "anthropic._base_client", "google": "google.genai._api_client"}
+    sdk = import_module(sdks.get(kind, "openai._base_client"))
+    return httpx2 if hasattr(sdk, "httpx2") else httpx
+
+
+def adapter(kind: WireFormat, memory: Memory) -> tuple[Model, Any]:
     """The adapter on the SDK's real client, whose transport is in memory."""
-    http = httpx2.AsyncClient(transport=transport)
+    library = memory.library
+    http = library.AsyncClient(transport=library.MockTransport(memory.answer))
     client: Any
     if kind.startswith("openai"):
         import openai

@@ -7,7 +7,7 @@
     scripts/dev/environments.py python 3.12 3.13  the tests with other Pythons (a version or a path)
 
 Extras are installed from the wheel. Tests that need a browser or JavaScript clients are skipped
-without HOOKLINE_WEB_CLIENTS=required, and those of PostgreSQL and Redis without a server.
+without HOOKLINE_WEB_CLIENTS=required, and those of PostgreSQL, Redis and Restate without a server.
 Exit 1 when one fails.
 """
 
@@ -26,8 +26,8 @@ from textwrap import dedent
 ROOT = Path(__file__).resolve().parents[2]
 UV = [sys.executable, "-P", "-m", "uv", "--quiet"]
 TESTS = (
-    *("base", "model", "hooks", "talk", "chat", "providers"),
-    *("otel", "cli", "stores", "mcp", "web"),
+    *("base", "model", "hooks", "talk", "chat", "guards", "approvals", "kit", "ready", "released"),
+    *("providers", "otel", "cli", "stores", "mcp", "web", "durable", "replay"),
 )
 HEAD = """
 import asyncio
@@ -221,8 +221,9 @@ def try_tests(folder: Path, title: str, *options: str, python: str | None = None
         *("--editable", f"{ROOT}[{','.join(filter(None, PROGRAMS))}]", "--group", "dev"),
     )
     tests = [f"tests/{name}" for name in TESTS]
+    workers = ("-n", "auto", "--dist", "loadfile")  # a file keeps its servers
     run = subprocess.run(
-        [interpreter, "-P", "-m", "pytest", "-q", "-m", "not slow", "-n", "auto", *tests],
+        [interpreter, "-P", "-m", "pytest", "-q", "-m", "not slow", *workers, *tests],
         cwd=ROOT,
         check=False,
     )

@@ -1080,14 +1080,15 @@ async def test_a_server_restarted_under_many_writes_doubles_nothing(
 
         done = [0] * 4
         told = [asyncio.Event() for _ in range(4)]
-        chats = [asyncio.create_task(chat(number)) for number in range(4)]
-        for mode in ("fast", "immediate", "immediate", "fast"):
-            await restarts(cluster, mode)
-            for number in range(4):
-                told[number].clear()
-                await told[number].wait()
-        stop.set()
-        counts = await asyncio.gather(*chats)
+        async with asyncio.TaskGroup() as group:  # a chat that fails ends the test
+            chats = [group.create_task(chat(number)) for number in range(4)]
+            for mode in ("fast", "immediate", "immediate", "fast"):
+                await restarts(cluster, mode)
+                for number in range(4):
+                    told[number].clear()
+                    await told[number].wait()
+            stop.set()
+        counts = [each.result() for each in chats]
         assert min(counts) >= 4
         for number, count in enumerate(counts):
             expected = [t for n in range(count) for t in (f"{number} {n}", "ok")]

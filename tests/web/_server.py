@@ -25,9 +25,8 @@ async def serve(asgi: Any, **options: Any) -> AsyncIterator[str]:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(2048)
-        config = uvicorn.Config(
-            asgi, log_level="error", access_log=False, timeout_graceful_shutdown=2, **options
-        )
+        options = {"log_level": "error", "access_log": False, "ws": "none", **options}
+        config = uvicorn.Config(asgi, timeout_graceful_shutdown=2, **options)
         server = uvicorn.Server(config)
         config.load()
         server.lifespan = config.lifespan_class(config)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from importlib import import_module
 from os import path
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
@@ -79,6 +80,7 @@ class Database:
             url, isolation_level="AUTOCOMMIT", pool_reset_on_return=None, **options
         )
         self._transacted = self.engine.execution_options(isolation_level="READ COMMITTED")
+        self._errors: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, EOFError)
         if self.sqlite:
             timeout = int(busy_timeout * 1000)
 
@@ -94,6 +96,10 @@ class Database:
                 except BaseException:
                     connection.close()  # nothing else would close it
                     raise
+        else:
+            # SQLAlchemy 2.0 does not wrap what asyncpg raises while it connects.
+            asyncpg = import_module("asyncpg")
+            self._errors += (asyncpg.InterfaceError, asyncpg.PostgresError)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -119,7 +125,7 @@ class Database:
                 value = await self._once(how, work, again)
                 self._outage_start = 0.0
                 return value
-            except (SQLAlchemyError, OSError, EOFError) as exc:
+            except self._errors as exc:
                 if not _is_away(exc):
                     raise self._explained(exc, uncertain) from exc
                 uncertain |= how != "read" and not isinstance(exc, ConnectionError)
@@ -199,7 +205,7 @@ class Database:
                 await asyncio.sleep(0.02)
 
     def _explained(self, exc: Exception, uncertain: bool) -> StoreError:
-        cause = exc.orig if isinstance(exc, DBAPIError) and exc.orig is not None else exc
+        cause = _cause(exc)
         text = " ".join(str(cause).split()) or type(cause).__name__
         if self._secret:
             text = text.replace(self._secret, "…")
@@ -249,9 +255,15 @@ async def _migrate(connection: AsyncConnection, again: bool) -> None:
             await connection.execute(SCHEMA.update().values(version=number))
 
 
-def _is_away(exc: BaseException) -> bool:
+def _cause(exc: Exception) -> BaseException:
+    """Return the driver's error that SQLAlchemy has wrapped, or the error itself."""
+    return exc.orig if isinstance(exc, DBAPIError) and exc.orig is not None else exc
+
+
+def _is_away(exc: Exception) -> bool:
     """Return whether the server could not be reached, or has dropped the connection."""
-    if isinstance(exc, DBAPIError):
-        state = str(getattr(exc.orig, "sqlstate", None) or "")
-        return exc.connection_invalidated or state.startswith(_UNREACHABLE)
-    return isinstance(exc, (OSError, EOFError))
+    if isinstance(exc, (OSError, EOFError)):
+        return True
+    if isinstance(exc, DBAPIError) and exc.connection_invalidated:
+        return True
+    return str(getattr(_cause(exc), "sqlstate", None) or "").startswith(_UNREACHABLE)

@@ -234,6 +234,7 @@ async def _listen(site: Site, options: Serving, listener: socket.socket) -> None
         log_level="warning",
         access_log=False,
         server_header=False,
+        ws="none",  # whatever is installed for it: the application has no WebSocket
         timeout_graceful_shutdown=int(options.drain) + 10,
     )
     server = uvicorn.Server(config)

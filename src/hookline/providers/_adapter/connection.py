@@ -168,4 +168,5 @@ async def _close(client: Any) -> None:
 
 def without_retries(client: Any) -> Any:
     """Turn off the retries of the SDK, which no hook would see."""
-    return client.with_options(max_retries=0)
+    # Older versions of Anthropic's client for Bedrock keep no HTTP client that is not named.
+    return client.with_options(max_retries=0, http_client=getattr(client, "_client", None))

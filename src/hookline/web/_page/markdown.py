@@ -325,6 +325,5 @@ def _spans(piece: list[tuple[str, str]]) -> list[Node]:
 @cache
 def _lexer(language: str) -> Any:
     needs("pygments")
-    return import_module("pygments.lexers").get_lexer_by_name(
-        language, stripnl=False, ensurenl=False
-    )
+    name = "yaml" if language == "yml" else language  # a name that only new versions know
+    return import_module("pygments.lexers").get_lexer_by_name(name, stripnl=False, ensurenl=False)
