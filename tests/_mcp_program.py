@@ -60,6 +60,11 @@ def call(id, name, token):
         send({"id": id, "result": {**text("?"), "structuredContent": {"n": "many"}}})
 
 
+def note(step):
+    with open(os.environ["STEPS"], "a") as file:
+        file.write(f"{step}\n")
+
+
 def main(kind):
     if kind == "exits":
         licence = os.environ.get("LICENCE")
@@ -70,6 +75,7 @@ def main(kind):
     if kind == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         subprocess.Popen(["sleep", "600"])  # which inherits that
+        signal.signal(signal.SIGTERM, lambda number, frame: note("SIGTERM"))
     if kind == "talks":
         print("Welcome to my server!")
     for line in sys.stdin:
@@ -92,6 +98,7 @@ def main(kind):
         if kind == "talks":
             print("debug: somebody has forgotten a print")
     if kind == "stubborn":
+        note("closed")
         time.sleep(600)
 
 

@@ -150,6 +150,14 @@ class Terminal:
             shown.pop()
         return shown
 
+    def colour(self, words: str) -> str:
+        """The colour in which these words stand on the screen."""
+        for row, line in enumerate(self._screen.display):
+            if (place := line.find(words)) >= 0:
+                colour: str = self._screen.buffer[row][place].fg
+                return colour
+        raise AssertionError(f"{words!r} is not on the screen: {self.lines}")
+
     def _read(self, until: float) -> bool:
         """Take what there is; False at the end."""
         ready, _, _ = select.select([self._ours], [], [], max(0.0, until - time.monotonic()))

@@ -8,26 +8,35 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests._terminal import Terminal, program
 
-from hookline import ApprovalRequest, ToolCall, ToolResult
 from hookline.cli import main
-from hookline.cli._commands.workspace import (
-    COMMANDS,
-    WorkspaceOptions,
-    check,
-    greeting,
-    open_workspace,
-)
-from hookline.cli._terminal.screen import STYLES
-from hookline.cli._terminal.styled_lines import question, result_line
-from hookline.events import ToolCallFinished
 from hookline.workspace import Bwrap
 
-MODULE = """
-from hookline import Agent
+MODULE = r"""
+from hookline import Agent, Ask
 from hookline.testing import ScriptedModel, call
 
-agent = Agent(ScriptedModel(call("write", path="a.txt", text="new\\n"), "Done."))
+agent = Agent(ScriptedModel(call("write", path="a.txt", text="new\n"), "Done."))
+changes = Agent(
+    ScriptedModel(
+        call("read", path="a.txt"),
+        call("edit", path="a.txt", edits=[{"old": "old", "new": "new\x1b\u202e"}]),
+        "Done.",
+    )
+)
+
+
+def bash(command: str) -> str:
+    '''Run a command.'''
+    return {"short": "one\n[exit 1]", "long": "one\n" * 40 + "[exit 1]"}.get(command, "one " * 40)
+
+
+turns = [call("bash", command=each) for each in ("short", "long", "x")]
+runs = Agent(ScriptedModel(*turns, "Done."), tools=[bash])
+asks = Agent(ScriptedModel(call("bash", command="ls\x1b"), "Done."), tools=[bash])
+details = {"kind": "command", "text": "ls\x1b", "cwd": "sub\u202e", "confined": True}
+asks.add_hook("preToolCall", lambda ctx: Ask("Run this command in the sandbox?", details=details))
 """
 
 
@@ -36,7 +45,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     folder = tmp_path / "project"
     folder.mkdir()
+    (tmp_path / "app.py").write_text(MODULE)
     return folder
+
+
+def chat(folder: Path, agent: str, *options: str, columns: int = 80) -> Terminal:
+    return Terminal(
+        program("chat", f"app:{agent}", *options), folder.parent, columns=columns, PYTHONPATH="."
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,7 +63,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_agent_works_in_the_folder(
     folder: Path, tmp_path: Path, options: list[str], status: int, there: bool
 ) -> None:
-    (tmp_path / "app.py").write_text(MODULE)
     line = [sys.executable, "-m", "hookline", "chat", "app:agent", "--workspace", "project"]
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
@@ -58,59 +73,48 @@ def test_an_agent_works_in_the_folder(
     assert (folder / "a.txt").exists() == there
 
 
-async def test_a_chat_without_a_sandbox_says_so_in_red(folder: Path) -> None:
-    async with open_workspace(WorkspaceOptions(path=str(folder), sandbox=False)) as workspace:
-        words, style = (await greeting(workspace))[1]
-    assert words.startswith("NO SANDBOX: commands have all your rights")
-    assert "red" in STYLES[style]
+def test_a_chat_without_a_sandbox_says_so_in_red(folder: Path) -> None:
+    with chat(folder, "agent", "--workspace", "project", "--no-sandbox") as terminal:
+        terminal.expect("› ")
+        words = "NO SANDBOX: commands have all your rights"
+        assert terminal.colour(words) == "red"
 
 
-async def test_diff_shows_and_undo_undoes_the_last_change(folder: Path) -> None:
+def test_diff_shows_and_undo_undoes_the_last_change(folder: Path) -> None:
     (folder / "a.txt").write_text("old\n")
-    async with open_workspace(WorkspaceOptions(path=str(folder))) as workspace:
-        assert await COMMANDS["/diff"](workspace, 0) == [("nothing has changed", "")]
-        assert await COMMANDS["/undo"](workspace, 0) == [("there is nothing to undo", "")]
-        await workspace.snapshot("before step 0")
-        (folder / "a.txt").write_text("new\n")
-        rows = await COMMANDS["/diff"](workspace, 0)
-        assert ("-old", "bad") in rows
-        assert ("+new", "good") in rows
-        await COMMANDS["/undo"](workspace, 0)
-        assert (folder / "a.txt").read_text() == "old\n"
+    with chat(folder, "changes", "--workspace", "project", "--mode", "edits") as terminal:
+        terminal.expect("› ")
+        terminal.say("/diff")
+        terminal.expect("nothing has changed")
+        terminal.say("/undo")
+        terminal.expect("there is nothing to undo")
+        terminal.say("Go.")
+        terminal.expect("Done.")
+        terminal.expect("› ")
+        terminal.say("/diff")
+        terminal.expect("+new")
+        terminal.expect("› ")
+        assert (terminal.colour("-old"), terminal.colour("+new")) == ("red", "green")
+        terminal.say("/undo")
+        terminal.expect("as they were before the last change")
+    assert (folder / "a.txt").read_text() == "old\n"
 
 
-def test_the_difference_is_shown_in_colours_with_hidden_characters_as_numbers() -> None:
-    details = {"kind": "diff", "path": "a", "text": "--- a\n+++ a\n@@ -1 +1 @@\n-x\n+y\x1b\u202e\n"}
-    request = ApprovalRequest(
-        id="1",
-        call=ToolCall(id="1", name="write", arguments={}),
-        prompts=("Change a?",),
-        chat_id="c",
-        iteration=0,
-        digest="",
-        details=(details,),
-    )
-    parts = [part for line in question(request, 1, 1, 80) for part in line]
-    assert ("bad", "  -x") in parts
-    added = next(text for style, text in parts if style == "good" and "y" in text)
-    assert "\x1b" not in added
-    assert "\u202e" not in added
+def test_the_difference_is_shown_in_colours_with_hidden_characters_as_numbers(
+    folder: Path,
+) -> None:
+    (folder / "a.txt").write_text("old\n")
+    with chat(folder, "changes", "--workspace", "project", "-m", "Go.") as terminal:
+        terminal.expect("Run edit? [y/n/e] ")
+        assert (terminal.colour("-old"), terminal.colour("+new")) == ("red", "green")
+        assert any(line.endswith("+new\\x1b\\u202e") for line in terminal.lines)
 
 
-def test_a_command_is_shown_once() -> None:
-    call = ToolCall(id="1", name="bash", arguments={"command": "ls\x1b"})
-    details = {"kind": "command", "text": "ls\x1b", "cwd": "sub\u202e", "confined": True}
-    request = ApprovalRequest(
-        id="1",
-        call=call,
-        prompts=("Run this command in the sandbox?",),
-        chat_id="c",
-        iteration=0,
-        digest="",
-        details=(details,),
-    )
-    lines = ["".join(text for _, text in line) for line in question(request, 1, 1, 80)]
-    assert lines[2:] == [
+def test_a_command_is_shown_once(folder: Path) -> None:
+    with chat(folder, "asks", "-m", "Go.") as terminal:
+        terminal.expect("Run bash? ")
+        lines = [line for line in terminal.lines if line.startswith(("│", "├"))]
+    assert lines == [
         "│ Run this command in the sandbox?",
         '│   cwd = "sub\\u202e"',
         "│   confined = true",
@@ -119,41 +123,32 @@ def test_a_command_is_shown_once() -> None:
     ]
 
 
-def test_a_long_result_is_shown_with_its_last_line() -> None:
-    def shown(value: str) -> str:
-        event = ToolCallFinished(
-            chat_id="c",
-            iteration=0,
-            call_id="1",
-            name="bash",
-            outcome="ok",
-            result=ToolResult(value),
-        )
-        return "".join(text for _, text in result_line("bash", event, 0, 40))
-
-    assert shown("one\n[exit 1]") == '✓ bash "one\\n[exit 1]"'
-    assert shown("one\n" * 40 + "[exit 1]") == '✓ bash "one\\none\\none\\none\\no… [exit 1]"'
-    assert shown("one " * 40).endswith("…")
+def test_a_long_result_is_shown_with_its_last_line(folder: Path) -> None:
+    with chat(folder, "runs", "-m", "Go.", columns=40) as terminal:
+        assert terminal.end() == 0
+        short, long, words = [line for line in terminal.lines if line.startswith("✓")]
+    assert short == '✓ bash "one\\n[exit 1]"'
+    assert long == '✓ bash "one\\none\\none\\none\\no… [exit 1]"'
+    assert words.endswith("…")
 
 
-async def test_check_says_what_works_and_what_mends_the_rest(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_check_says_what_works_and_what_mends_the_rest(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def broken(self: Bwrap) -> str:
         return "no bubblewrap: pip install it"
 
     monkeypatch.setattr(Bwrap, "check", broken)
-    lines, works = await check(str(folder))
-    assert not works
-    assert ("✗ commands cannot run: no bubblewrap: pip install it", "bad") in lines
+    assert main(["workspace", "check", str(folder)]) == 1
+    assert "✗ commands cannot run: no bubblewrap: pip install it" in capsys.readouterr().out
 
     async def whole(self: Bwrap) -> None:
         return None
 
     monkeypatch.setattr(Bwrap, "check", whole)
-    lines, works = await check(str(folder))
-    assert works
-    assert len(lines) == 3
+    assert main(["workspace", "check", str(folder)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[0] for line in lines] == ["✓"] * 3
 
 
 def test_the_command_is_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

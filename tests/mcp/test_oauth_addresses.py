@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -11,10 +12,10 @@ from tests._listening import listening
 from hookline import Agent
 from hookline.errors import UsageError
 from hookline.mcp import MCPServer, MCPServerError, connect, oauth
-from hookline.mcp._client.transport.addresses import check_address
 from hookline.testing import ScriptedModel
 
 pytest.importorskip("mcp")
+httpx2: Any = pytest.importorskip("httpx2")
 
 AWAY = "https://bank.example/mcp"
 HERE = "http://127.0.0.1:8000/mcp"
@@ -43,15 +44,25 @@ TAKEN = {
 }
 
 
+async def asked(address: str, server: str, **options: Any) -> str:
+    """What a login asks first, of a server that says that its metadata is at this address."""
+    first = httpx2.Request("POST", server)
+    async with aclosing(oauth(server, **options).async_auth_flow(first)) as flow:
+        challenge = {"www-authenticate": f'Bearer resource_metadata="{address}"'}
+        assert await anext(flow) is first
+        answer = httpx2.Response(401, headers=challenge, request=first)
+        return str((await flow.asend(answer)).url)
+
+
 @pytest.mark.parametrize(("address", "server"), REFUSED.values(), ids=REFUSED)
 async def test_a_login_asks_no_such_address(address: str, server: str) -> None:
     with pytest.raises(MCPServerError, match="the login names"):
-        await check_address(address, server, ())
+        await asked(address, server)
 
 
 @pytest.mark.parametrize(("address", "server"), TAKEN.values(), ids=TAKEN)
 async def test_a_login_asks_these_addresses(address: str, server: str) -> None:
-    await check_address(address, server, ())
+    assert await asked(address, server) == address
 
 
 async def test_a_name_is_judged_by_all_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,9 +72,10 @@ async def test_a_name_is_judged_by_all_its_addresses(monkeypatch: pytest.MonkeyP
         return [(0, 0, 0, "", ("8.8.8.8", 0)), (0, 0, 0, "", ("10.0.0.7", 0))]
 
     monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
+    address = "https://login.example/token"
     with pytest.raises(MCPServerError, match=r"allow_hosts=\['login\.example'\]"):
-        await check_address("https://login.example/token", AWAY, ())
-    await check_address("https://login.example/token", AWAY, {"login.example"})
+        await asked(address, AWAY)
+    assert await asked(address, AWAY, allow_hosts=["login.example"]) == address
 
 
 @pytest.mark.parametrize("hosts", ["login.example", ["https://login.example"], [""]])

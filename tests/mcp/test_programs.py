@@ -6,7 +6,6 @@ import asyncio
 import gc
 import logging
 import os
-import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -20,8 +19,6 @@ from hookline import Agent
 from hookline.errors import ScopeError
 from hookline.events import Status, ToolCallFinished
 from hookline.mcp import MCPServer, MCPServerError, connect
-from hookline.mcp._client.transport import process as _process
-from hookline.mcp._client.transport.process import last_words
 from hookline.testing import ScriptedModel, call, collect
 
 PROGRAM = str(Path(__file__).resolve().parents[1] / "_mcp_program.py")
@@ -118,8 +115,11 @@ async def test_last_words_do_not_tell_a_secret_of_the_environment() -> None:
         pytest.param("x" * 300, "x" * 200 + "…", id="long"),
     ],
 )
-def test_last_words_are_the_last_line_that_says_something(text: str, last: str) -> None:
-    assert last_words(text) == last
+async def test_last_words_are_the_last_line_that_says_something(text: str, last: str) -> None:
+    line = 'printf %s "$0" >&2; exit 1'
+    words = await fails(MCPServer.stdio("sh", "-c", line, text, label="brief"))
+    quote = f'; its last words: "{last}"' if last else ""
+    assert words.endswith(f"the server has ended with status 1{quote}")
 
 
 async def test_a_server_that_never_answers_is_given_up() -> None:
@@ -244,55 +244,45 @@ def group(leader: int) -> set[int]:
 
 
 async def test_a_server_that_ignores_its_end_is_killed_with_all_that_it_has_started(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps: list[Any] = []
-    real_signal, real_ends = _process._signal, _process._ends
+    timeout, waits = asyncio.timeout, list[Any]()
 
-    def noting_signal(process: Any, which: int) -> None:
-        steps.append(signal.Signals(which).name)
-        real_signal(process, which)
+    def noting(delay: float | None) -> Any:
+        waits.append(delay)
+        return timeout(delay)
 
-    async def noting_ends(process: Any, seconds: float) -> bool:
-        steps.append(seconds)
-        return await real_ends(process, seconds)
-
-    monkeypatch.setattr(_process, "_signal", noting_signal)
-    monkeypatch.setattr(_process, "_ends", noting_ends)
     before = children()
-    async with connect(Agent(ScriptedModel("x")), server_of("stubborn")):
+    steps = tmp_path / "steps"
+    async with connect(Agent(ScriptedModel("x")), server_of("stubborn", env={"STEPS": str(steps)})):
         [leader] = children() - before
         assert len(group(int(leader))) == 2
+        monkeypatch.setattr(asyncio, "timeout", noting)
+    monkeypatch.undo()
     await only(before)
     while group(int(leader)):  # noqa: ASYNC110 - the kernel has been told and will do it
         await asyncio.sleep(0)
-    close, term, kill = [each for each in steps if isinstance(each, float)]
-    assert steps == [close, "SIGTERM", term, "SIGKILL", kill]
+    assert steps.read_text().split() == ["closed", "SIGTERM"]
+    close, term, _ = waits
     assert close + term <= 2  # seconds that it was given
 
 
 async def test_a_server_whose_end_is_cancelled_is_killed_with_all_that_it_has_started(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    waits = asyncio.Event()
-
-    async def waiting(process: Any, seconds: float) -> bool:
-        waits.set()
-        await asyncio.Event().wait()
-        return True
-
-    monkeypatch.setattr(_process, "_ends", waiting)
+    steps = tmp_path / "steps"
     before = children()
-    server = server_of("stubborn")
+    tasks = asyncio.all_tasks()
+    server = server_of("stubborn", env={"STEPS": str(steps)})
     await server.start()
     [leader] = children() - before
-    link = server._link
     server.stop()
-    await waits.wait()
-    link._task.cancel()  # type: ignore[union-attr]
-    await asyncio.wait([link._task])  # type: ignore[union-attr, list-item]
+    await eventually(steps.exists)
+    for task in asyncio.all_tasks() - tasks:  # as at the end of the program
+        task.cancel()
     await only(before)
     await eventually(lambda: not group(int(leader)))
+    assert steps.read_text().split() == ["closed"]
 
 
 async def test_a_chat_that_is_aborted_in_a_call_leaves_the_session_usable() -> None:

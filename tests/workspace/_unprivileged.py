@@ -8,6 +8,7 @@ because the Python installation may be in root's home; no program that it starts
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import pickle
 import resource
@@ -16,6 +17,7 @@ import signal
 import sys
 import tempfile
 import traceback
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +63,16 @@ def limit_processes() -> None:
     resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
 
 
+@cache
+def _small_heap(path: Path) -> None:
+    """As the fixture of that name, which each process would otherwise do from the start."""
+    gc.collect()
+    gc.freeze()
+
+
 def run_in_a_process_of_its_own(item: pytest.Item) -> list[Any]:
     """Run a test as another user; return its reports."""
+    _small_heap(item.path)
     reading, writing = os.pipe()
     seconds, _ = signal.setitimer(signal.ITIMER_REAL, 0)  # the timeout of the test moves with it
     sys.stdout.flush()

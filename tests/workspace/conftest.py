@@ -6,13 +6,13 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hookline import Agent, Conversation, ToolCall
+from hookline import Agent, Conversation, Limits, ToolCall
 from hookline.testing import ScriptedModel
 from hookline.workspace import Bwrap, Workspace
 from hookline.workspace._files.openat import KERNEL
@@ -58,19 +58,18 @@ def folder(base: Path) -> Path:
     return folder
 
 
-EACH_WAY = pytest.mark.parametrize("root", [True, False], ids=["openat2", "walk"], indirect=True)
+EACH_WAY = pytest.mark.parametrize("kernel", [True, False], ids=["openat2", "walk"], indirect=True)
 """Paths are resolved by the kernel, and component by component."""
 
 
 @pytest.fixture
-def root(folder: Path, request: pytest.FixtureRequest) -> Iterator[Root]:
-    """The folder, held open."""
-    kernel = getattr(request, "param", KERNEL)
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the kernel resolves the paths of the workspaces that are opened from here on."""
+    kernel: bool = getattr(request, "param", KERNEL)
     if kernel and not KERNEL:
         pytest.skip("this kernel has no openat2")
-    root = Root(folder, "/workspace", kernel=kernel)
-    yield root
-    root.close()
+    monkeypatch.setitem(Root.__init__.__kwdefaults__, "kernel", kernel)
+    return kernel
 
 
 @pytest.fixture
@@ -84,7 +83,7 @@ async def sandbox() -> Bwrap:
 
 
 @pytest.fixture
-def workspace(folder: Path, base: Path) -> Any:
+def workspace(folder: Path, base: Path, kernel: bool) -> Any:
     """A function that opens the folder as a workspace."""
 
     def opened(**options: Any) -> Workspace:
@@ -94,10 +93,14 @@ def workspace(folder: Path, base: Path) -> Any:
 
 
 class Hands:
-    """An agent that makes the calls that a test wants, in one conversation."""
+    """An agent that makes the calls that a test wants, in one conversation.
 
-    def __init__(self, workspace: Workspace, **options: Any) -> None:
+    Without `guarded`, the tools refuse by themselves what the guard would refuse before they run.
+    """
+
+    def __init__(self, workspace: Workspace, *, guarded: bool = True, **options: Any) -> None:
         self.workspace = workspace
+        self._hooks = workspace.hooks if guarded else ()
         self.conversation = Conversation()
         self._options = options
         self._number = 0
@@ -106,14 +109,26 @@ class Hands:
         """Make one call; return its message in the history."""
         self._number += 1
         made = ToolCall(id=f"c{self._number}", name=tool, arguments=arguments)
-        agent = Agent(
-            ScriptedModel(made, "done"),
+        response = await self._agent(made).chat("go", conversation=self.conversation)
+        return response.tool_results[0]
+
+    def _agent(self, turn: Any) -> Agent[Any]:
+        return Agent(
+            ScriptedModel(turn, "done"),
             scopes=self.workspace.scopes,
-            hooks=self.workspace.hooks,
+            hooks=self._hooks,
             **self._options,
         )
-        response = await agent.chat("go", conversation=self.conversation)
-        return response.tool_results[0]
+
+    async def at_once(self, calls: Iterable[ToolCall]) -> AsyncGenerator[Any]:
+        """Make many calls, which run in parallel; yield the events."""
+        turn = [*calls]
+        stream = self._agent(turn).chat_stream(
+            "go", conversation=self.conversation, limits=Limits(tool_calls=len(turn))
+        )
+        async with stream:
+            async for event in stream:
+                yield event
 
     async def text(self, tool: str, **arguments: Any) -> str:
         """Make one call that succeeds; return what the model reads."""
@@ -135,8 +150,15 @@ def hands(workspace: Any) -> Any:
     """A function that opens the workspace and returns its tools."""
     opened: list[Workspace] = []
 
-    def made(*, approver: Any = None, **options: Any) -> Hands:
+    def made(
+        *,
+        approver: Any = None,
+        guarded: bool = True,
+        parallel_tools: bool = True,
+        **options: Any,
+    ) -> Hands:
         opened.append(workspace(**options))
-        return Hands(opened[-1], **({} if approver is None else {"approver": approver}))
+        of_agent: dict[str, Any] = {"approver": approver, "parallel_tools": parallel_tools}
+        return Hands(opened[-1], guarded=guarded, **of_agent)
 
     return made

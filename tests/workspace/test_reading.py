@@ -1,17 +1,14 @@
 """Paths and special files: no path leads out, and what is no text is named."""
 
-import errno
 import os
 import re
 import socket
 
 import pytest
 
-from hookline.workspace._errors import NotAFileError, OutsideError
-from hookline.workspace._files.openat import KERNEL, openat2, walk
-from hookline.workspace._files.root import Root
+from hookline.workspace import Workspace
 
-from .conftest import EACH_WAY
+from .conftest import EACH_WAY, Hands
 
 LINKS = {
     "up": "../outside.txt",
@@ -45,31 +42,30 @@ OUTSIDE = [
 
 @EACH_WAY
 @pytest.mark.parametrize("path", OUTSIDE)
-def test_no_path_leads_out(root, folder, path):
+async def test_no_path_leads_out(hands, folder, path):
     (folder / "sub").mkdir()
     for name, target in LINKS.items():
         os.symlink(target, folder / name)
     os.symlink(folder.parent / "outside.txt", folder / "absolute")
+    hands = hands(guarded=False)
     for name in (path, "absolute"):
-        with pytest.raises(OutsideError):
-            root.read(name)
+        assert "OutsideError" in await hands.error("read", path=name)
 
 
-@pytest.mark.parametrize("look", [openat2, walk])
-@pytest.mark.parametrize("path", ["../outside.txt", "up", "absolute"])
-def test_opening_itself_refuses_what_leads_out(root, folder, look, path):
-    """Without the look at the real path, which comes after it."""
-    os.symlink("../outside.txt", folder / "up")
-    os.symlink(folder.parent / "outside.txt", folder / "absolute")
-    with pytest.raises(OSError, match=re.escape(os.strerror(errno.EXDEV))):
-        os.close(look(root.fd, path, os.O_RDONLY))
+@EACH_WAY
+@pytest.mark.parametrize("path", ["../outside.txt", "up/outside.txt", "absolute/outside.txt"])
+async def test_opening_itself_refuses_what_leads_out(hands, folder, path):
+    """The look at the real path, which comes after it, has other words."""
+    os.symlink("..", folder / "up")
+    os.symlink(folder.parent, folder / "absolute")
+    error = await hands(guarded=False).error("read", path=path)
+    assert "leads out of the workspace, by a link or by '..'" in error
 
 
 @EACH_WAY
 @pytest.mark.parametrize("path", ["", "a\0b", "x" * 5000, "a/" * 2500])
-def test_paths_that_are_none_are_refused(root, path):
-    with pytest.raises(OutsideError):
-        root.read(path)
+async def test_paths_that_are_none_are_refused(hands, path):
+    assert "OutsideError" in await hands(guarded=False).error("read", path=path)
 
 
 @EACH_WAY
@@ -77,52 +73,59 @@ def test_paths_that_are_none_are_refused(root, path):
     "path",
     ["a.txt", "./a.txt", "sub/../a.txt", "/workspace/a.txt", "//workspace/a.txt"[1:], "link", "in"],
 )
-def test_a_path_beneath_is_read_wherever_it_comes_from(root, folder, path):
+async def test_a_path_beneath_is_read_wherever_it_comes_from(hands, folder, path):
     (folder / "a.txt").write_text("inside")
     (folder / "sub").mkdir()
     os.symlink("a.txt", folder / "link")
     os.symlink("sub/../a.txt", folder / "in")
-    file = root.read(path)
-    assert (file.data, file.path) == (b"inside", "a.txt")
+    hands = hands(guarded=False)
+    assert await hands.text("read", path=path) == "1\tinside"
+    await hands.text("write", path="a.txt", text="new")  # it counts as read by its own path
 
 
 @EACH_WAY
 @pytest.mark.parametrize(
     "path", ["\uff0e\uff0e/outside.txt", "~/x", "~", "output:../../x", "$HOME", "a\nb", "..\n/x"]
 )
-def test_names_that_only_look_special_are_names(root, path):
-    from hookline.workspace import MissingError
-
-    with pytest.raises(MissingError):
-        root.read(path)
+async def test_names_that_only_look_special_are_names(hands, path):
+    assert "MissingError" in await hands(guarded=False).error("read", path=path)
 
 
 @EACH_WAY
-def test_a_pipe_does_not_block_and_a_folder_is_none(root, folder):
+async def test_a_pipe_does_not_block_and_a_folder_is_none(hands, folder):
     os.mkfifo(folder / "pipe")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "socket"))
+    hands = hands(guarded=False)
     for path in ("pipe", "socket", "."):
-        with pytest.raises(NotAFileError):
-            root.read(path)
-
-
-@pytest.mark.parametrize("kernel", [True, False], ids=["openat2", "walk"])
-def test_a_device_is_not_read(kernel):
-    root = Root("/dev", "/workspace", kernel=kernel and KERNEL)
-    for name in ("zero", "tty", "null"):
-        with pytest.raises(NotAFileError):
-            root.read(name)
-    root.close()
+        assert "NotAFileError" in await hands.error("read", path=path)
 
 
 @EACH_WAY
-def test_a_file_that_was_moved_out_has_no_path(root, folder):
-    (folder / "a.txt").write_text("x")
-    with root.descriptor("a.txt", os.O_RDONLY) as fd:
-        (folder / "a.txt").rename(folder.parent / "gone.txt")
-        with pytest.raises(OutsideError):
-            root.real(fd)
+async def test_a_device_is_not_read(base, kernel):
+    async with Workspace("/dev", state=base / "state") as workspace:
+        hands = Hands(workspace, guarded=False)
+        for name in ("zero", "tty", "null"):
+            assert "NotAFileError" in await hands.error("read", path=name)
+
+
+@EACH_WAY
+async def test_a_folder_that_was_moved_out_has_no_path(hands, folder, monkeypatch):
+    """It is moved after it was opened, and before its path is looked at."""
+    (folder / "sub").mkdir()
+    (folder / "sub" / "a.txt").write_text("x")
+    readlink, moved = os.readlink, []
+
+    def moving(path, **options):
+        target = readlink(path, **options)
+        if target == str(folder / "sub") and not moved:
+            moved.append((folder / "sub").rename(folder.parent / "gone"))
+            target = readlink(path, **options)
+        return target
+
+    monkeypatch.setattr(os, "readlink", moving)
+    assert "has left the workspace" in await hands(guarded=False).error("read", path="sub/a.txt")
+    assert moved
 
 
 # ── the tool ─────────────────────────────────────────────────────────────────────────────────────

@@ -1,30 +1,31 @@
 """Writing: nothing outside, nothing protected, and no version that somebody else has written."""
 
 import os
+import re
 
 import pytest
-
-from hookline.workspace._errors import NotAFileError, NotReadError, OutsideError
-from hookline.workspace._files.replace import replace
-from hookline.workspace._files.root import digest
 
 from .conftest import EACH_WAY
 
 
-def test_a_link_stays_and_its_file_is_written(root, folder):
+async def test_a_link_stays_and_its_file_is_written(hands, folder):
     (folder / "a.txt").write_text("old")
     (folder / "a.txt").chmod(0o4755)
     os.symlink("a.txt", folder / "link")
-    replace(root, "link", b"new", expect=digest(b"old"))
+    hands = hands()
+    await hands.text("read", path="link")
+    await hands.text("write", path="link", text="new")
     assert (folder / "link").is_symlink()
     assert (folder / "a.txt").read_text() == "new"
     assert (folder / "a.txt").stat().st_mode & 0o7777 == 0o755
 
 
-def test_a_hard_link_is_broken_and_not_written_through(root, folder):
+async def test_a_hard_link_is_broken_and_not_written_through(hands, folder):
     os.link(folder.parent / "outside.txt", folder / "hard.txt")
-    assert root.read("hard.txt").data == b"OUTSIDE"  # the user has put it into the workspace
-    replace(root, "hard.txt", b"new", expect=digest(b"OUTSIDE"))
+    hands = hands()
+    assert await hands.text("read", path="hard.txt") == "1\tOUTSIDE"  # the user has put it here
+    await hands.text("write", path="hard.txt", text="new")
+    assert (folder / "hard.txt").read_text() == "new"
     assert (folder.parent / "outside.txt").read_text() == "OUTSIDE"
 
 
@@ -36,7 +37,7 @@ def test_a_hard_link_is_broken_and_not_written_through(root, folder):
         *("/x", "/workspace/../x", "sub/../../x", "loop/x"),
     ],
 )
-def test_no_file_is_made_outside_or_in_what_is_no_folder(root, folder, path):
+async def test_no_file_is_made_outside_or_in_what_is_no_folder(hands, folder, tmp_path, path):
     (folder / "sub").mkdir()
     os.mkfifo(folder / "pipe")
     for name, target in {
@@ -47,8 +48,9 @@ def test_no_file_is_made_outside_or_in_what_is_no_folder(root, folder, path):
         "loop": "loop",
     }.items():
         os.symlink(target, folder / name)
-    with pytest.raises((OutsideError, NotAFileError)):
-        replace(root, path, b"x", expect=None)
+    hands = hands(guarded=False, state=tmp_path)
+    error = await hands.error("write", path=path, text="x")
+    assert re.search(r'"type":"(OutsideError|NotAFileError)"', error)
     assert sorted(path.name for path in folder.parent.iterdir()) == ["outside.txt", "project"]
     assert not os.path.exists("/x")
 
@@ -115,10 +117,18 @@ async def test_an_edit_keeps_encoding_mark_and_line_ends(hands, folder, data):
     assert (folder / "a.txt").read_bytes() == data.replace(old, new)
 
 
-def test_a_new_file_never_replaces_one_that_appeared_meanwhile(root, folder):
-    (folder / "a.txt").write_text("theirs")
-    with pytest.raises(NotReadError, match="exists"):
-        replace(root, "a.txt", b"mine", expect=None)
+async def test_a_new_file_never_replaces_one_that_appeared_meanwhile(hands, folder, monkeypatch):
+    """It appears when the new one is on the disk, and has not got its name."""
+    fsync = os.fsync
+
+    def late(fd):
+        fsync(fd)
+        (folder / "a.txt").write_text("theirs")
+
+    monkeypatch.setattr(os, "fsync", late)
+    error = await hands().error("write", path="a.txt", text="mine")
+    assert "NotReadError" in error
+    assert "exists" in error
     assert [path.read_text() for path in folder.iterdir()] == ["theirs"]
 
 
