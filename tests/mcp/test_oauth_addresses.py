@@ -11,10 +11,10 @@ from tests._listening import listening
 from hookline import Agent
 from hookline.errors import UsageError
 from hookline.mcp import MCPServer, MCPServerError, connect, oauth
-from hookline.mcp._client.transport.addresses import check_address
 from hookline.testing import ScriptedModel
 
 pytest.importorskip("mcp")
+httpx2: Any = pytest.importorskip("httpx2")
 
 AWAY = "https://bank.example/mcp"
 HERE = "http://127.0.0.1:8000/mcp"
@@ -43,15 +43,36 @@ TAKEN = {
 }
 
 
+async def asked(address: str, server: str, **options: Any) -> list[str]:
+    """What a login of this server asks if the server names the address, until it gives up."""
+    urls: list[str] = []
+
+    def answer(request: Any) -> Any:
+        urls.append(str(request.url))
+        if str(request.url) != server:
+            return httpx2.Response(404)
+        challenge = f'Bearer resource_metadata="{address}"'
+        return httpx2.Response(401, headers={"www-authenticate": challenge})
+
+    transport, auth = httpx2.MockTransport(answer), oauth(server, **options)
+    async with httpx2.AsyncClient(transport=transport, auth=auth) as http:
+        try:
+            await http.get(server)
+        except MCPServerError as exc:
+            assert urls == [server]
+            urls.append(str(exc))
+    return urls
+
+
 @pytest.mark.parametrize(("address", "server"), REFUSED.values(), ids=REFUSED)
 async def test_a_login_asks_no_such_address(address: str, server: str) -> None:
-    with pytest.raises(MCPServerError, match="the login names"):
-        await check_address(address, server, ())
+    _, error = await asked(address, server)
+    assert error.startswith("the login names")
 
 
 @pytest.mark.parametrize(("address", "server"), TAKEN.values(), ids=TAKEN)
 async def test_a_login_asks_these_addresses(address: str, server: str) -> None:
-    await check_address(address, server, ())
+    assert (await asked(address, server))[:2] == [server, address]
 
 
 async def test_a_name_is_judged_by_all_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,9 +82,10 @@ async def test_a_name_is_judged_by_all_its_addresses(monkeypatch: pytest.MonkeyP
         return [(0, 0, 0, "", ("8.8.8.8", 0)), (0, 0, 0, "", ("10.0.0.7", 0))]
 
     monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
-    with pytest.raises(MCPServerError, match=r"allow_hosts=\['login\.example'\]"):
-        await check_address("https://login.example/token", AWAY, ())
-    await check_address("https://login.example/token", AWAY, {"login.example"})
+    address = "https://login.example/token"
+    _, error = await asked(address, AWAY)
+    assert "allow_hosts=['login.example']" in error
+    assert address in await asked(address, AWAY, allow_hosts={"login.example"})
 
 
 @pytest.mark.parametrize("hosts", ["login.example", ["https://login.example"], [""]])
