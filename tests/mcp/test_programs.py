@@ -6,8 +6,8 @@ import asyncio
 import gc
 import logging
 import os
-import signal
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,6 @@ from hookline import Agent
 from hookline.errors import ScopeError
 from hookline.events import Status, ToolCallFinished
 from hookline.mcp import MCPServer, MCPServerError, connect
-from hookline.mcp._client.transport import process as _process
-from hookline.mcp._client.transport.process import last_words
 from hookline.testing import ScriptedModel, call, collect
 
 PROGRAM = str(Path(__file__).resolve().parents[1] / "_mcp_program.py")
@@ -118,8 +116,11 @@ async def test_last_words_do_not_tell_a_secret_of_the_environment() -> None:
         pytest.param("x" * 300, "x" * 200 + "…", id="long"),
     ],
 )
-def test_last_words_are_the_last_line_that_says_something(text: str, last: str) -> None:
-    assert last_words(text) == last
+async def test_last_words_are_the_last_line_that_says_something(text: str, last: str) -> None:
+    program = "import sys; sys.stderr.buffer.write(sys.argv[1].encode()); sys.exit(7)"
+    words = await fails(MCPServer.stdio(sys.executable, "-c", program, text, label="x"))
+    quote = f'; its last words: "{last}"' if last else ""
+    assert words.endswith(f"ended with status 7{quote}")
 
 
 async def test_a_server_that_never_answers_is_given_up() -> None:
@@ -243,54 +244,69 @@ def group(leader: int) -> set[int]:
     return found
 
 
+@pytest.fixture
+def on_notice() -> Iterator[Callable[[Callable[[str], None]], None]]:
+    """Calls a function with each line that a stubborn server writes while it is ended."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            for line in record.getMessage().splitlines():
+                _, marker, notice = line.partition("stubborn: ")
+                for function in functions if marker else ():
+                    function(notice)
+
+    functions: list[Callable[[str], None]] = []
+    logger, handler = logging.getLogger("hookline.mcp"), Handler(logging.DEBUG)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    yield functions.append
+    logger.setLevel(level)
+    logger.removeHandler(handler)
+
+
 async def test_a_server_that_ignores_its_end_is_killed_with_all_that_it_has_started(
-    monkeypatch: pytest.MonkeyPatch,
+    on_notice: Callable[[Callable[[str], None]], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps: list[Any] = []
-    real_signal, real_ends = _process._signal, _process._ends
+    loop = asyncio.get_running_loop()
+    notices: list[str] = []
+    now = loop.time()
 
-    def noting_signal(process: Any, which: int) -> None:
-        steps.append(signal.Signals(which).name)
-        real_signal(process, which)
+    def a_second_passes(notice: str) -> None:
+        nonlocal now
+        notices.append(notice)
+        now += 1.0
 
-    async def noting_ends(process: Any, seconds: float) -> bool:
-        steps.append(seconds)
-        return await real_ends(process, seconds)
-
-    monkeypatch.setattr(_process, "_signal", noting_signal)
-    monkeypatch.setattr(_process, "_ends", noting_ends)
     before = children()
     async with connect(Agent(ScriptedModel("x")), server_of("stubborn")):
         [leader] = children() - before
         assert len(group(int(leader))) == 2
+        # From here on, time passes only when the server refuses to end: two seconds in all.
+        on_notice(a_second_passes)
+        now = loop.time()
+        monkeypatch.setattr(loop, "time", lambda: now)
+    monkeypatch.undo()
     await only(before)
-    while group(int(leader)):  # noqa: ASYNC110 - the kernel has been told and will do it
-        await asyncio.sleep(0)
-    close, term, kill = [each for each in steps if isinstance(each, float)]
-    assert steps == [close, "SIGTERM", term, "SIGKILL", kill]
-    assert close + term <= 2  # seconds that it was given
+    await eventually(lambda: not group(int(leader)))
+    assert notices == ["its input is closed", "SIGTERM"]
 
 
 async def test_a_server_whose_end_is_cancelled_is_killed_with_all_that_it_has_started(
-    monkeypatch: pytest.MonkeyPatch,
+    on_notice: Callable[[Callable[[str], None]], None],
 ) -> None:
-    waits = asyncio.Event()
-
-    async def waiting(process: Any, seconds: float) -> bool:
-        waits.set()
-        await asyncio.Event().wait()
-        return True
-
-    monkeypatch.setattr(_process, "_ends", waiting)
-    before = children()
+    """As when `asyncio.run` ends, which cancels every task that is left."""
+    is_ending = asyncio.Event()
+    on_notice(lambda notice: is_ending.set())
+    before, tasks = children(), asyncio.all_tasks()
     server = server_of("stubborn")
     await server.start()
     [leader] = children() - before
-    link = server._link
     server.stop()
-    await waits.wait()
-    link._task.cancel()  # type: ignore[union-attr]
-    await asyncio.wait([link._task])  # type: ignore[union-attr, list-item]
+    await is_ending.wait()
+    left = asyncio.all_tasks() - tasks
+    for task in left:
+        task.cancel()
+    await asyncio.wait(left)
     await only(before)
     await eventually(lambda: not group(int(leader)))
 
