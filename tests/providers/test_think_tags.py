@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from itertools import combinations, pairwise
 from typing import Any
 
+import httpx2
 import pytest
 from tests._wires import KEY
 from tests.wire import WireServer
 
-from hookline import Agent
-from hookline.providers._adapter.think_tags import ThinkTags
+from hookline import Agent, Text, UserMessage
+from hookline.models import ModelRequest, ReasoningChunk, TextChunk
 from hookline.providers.openai_chat import OpenAIChatModel
 from hookline.testing import Turn, call
 
@@ -24,6 +27,7 @@ ANSWERS: dict[str, tuple[str, str, str]] = {
     "nothing else": ("<think>Hm.</think>", "Hm.", ""),
     "empty": ("<think></think>Hi.", "", "Hi."),
     "again": ("<think>a</think>b<think>c</think>", "a", "b<think>c</think>"),
+    "lines later": ("<think>a</think>b\n\nc", "a", "b\n\nc"),
     "inside": ("<think>a<think>b</think>c", "a<think>b", "c"),
     "code first": ("```\n<think>a</think>\n```", "", "```\n<think>a</think>\n```"),
     "quoted": ("`<think>` opens.", "", "`<think>` opens."),
@@ -34,14 +38,40 @@ ANSWERS: dict[str, tuple[str, str, str]] = {
 }
 
 
-def split(pieces: Iterable[str]) -> tuple[str, str]:
-    tags = ThinkTags()
-    parts = [part for piece in pieces for part in tags.take(piece)]
-    parts += tags.end()
-    return (
-        "".join(text for kind, text in parts if kind == "reasoning"),
-        "".join(text for kind, text in parts if kind == "text"),
-    )
+Chunks = AsyncIterator[TextChunk | ReasoningChunk]
+
+
+@asynccontextmanager
+async def answering() -> AsyncIterator[Callable[[Iterable[str]], Chunks]]:
+    """A function that gives the chunks of an answer whose text a server sends in these pieces."""
+    import openai
+
+    texts: Iterable[str] = ()
+
+    class Body(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for piece in texts:
+                yield event({"delta": {"content": piece}})
+            yield event({"delta": {}, "finish_reason": "stop"})
+
+    def event(choice: dict[str, Any]) -> bytes:
+        return b"data: %b\n\n" % json.dumps({"choices": [choice]}).encode()
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, stream=Body())
+
+    async def chunks(pieces: Iterable[str]) -> Chunks:
+        nonlocal texts
+        texts = pieces
+        async for chunk in model.stream(request):
+            if isinstance(chunk, TextChunk | ReasoningChunk):
+                yield chunk
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
+        client = openai.AsyncOpenAI(api_key=KEY, base_url="http://localhost/v1", http_client=http)
+        model = OpenAIChatModel("m", client=client)
+        request = ModelRequest(model=model, messages=(UserMessage(parts=(Text("Hi."),)),))
+        yield chunks
 
 
 def cuts(text: str) -> Iterable[list[str]]:
@@ -55,17 +85,31 @@ def cuts(text: str) -> Iterable[list[str]]:
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_an_answer_is_split_in_the_same_way_wherever_it_is_cut(name: str) -> None:
+async def test_an_answer_is_split_in_the_same_way_wherever_it_is_cut(name: str) -> None:
     text, reasoning, rest = ANSWERS[name]
-    for pieces in cuts(text):
-        assert split(pieces) == (reasoning, rest), pieces
+    async with answering() as chunks:
+        for pieces in cuts(text):
+            parts = {ReasoningChunk: "", TextChunk: ""}
+            async for chunk in chunks(pieces):
+                parts[type(chunk)] += chunk.text
+            assert (parts[ReasoningChunk], parts[TextChunk]) == (reasoning, rest), pieces
 
 
-def test_text_is_not_held_back_once_it_is_known_to_be_text() -> None:
-    tags = ThinkTags()
-    assert list(tags.take("<thin")) == []
-    assert list(tags.take("g>")) == [("text", "<thing>")]
-    assert list(tags.take("<")) == [("text", "<")]
+async def test_text_is_not_held_back_once_it_is_known_to_be_text() -> None:
+    seen: list[str] = []
+    seen_after: dict[str, list[str]] = {}
+
+    def pieces() -> Iterable[str]:
+        """The next piece is asked for when there is nothing more to read of this one."""
+        for piece in ("<thin", "g>", "<"):
+            yield piece
+            seen_after[piece] = [*seen]
+
+    async with answering() as chunks:
+        async for chunk in chunks(pieces()):
+            assert isinstance(chunk, TextChunk)
+            seen.append(chunk.text)
+    assert seen_after == {"<thin": [], "g>": ["<thing>"], "<": ["<thing>", "<"]}
 
 
 @pytest.mark.parametrize("host", ["api.openai.com", "acme.openai.azure.com", "localhost"])
