@@ -13,6 +13,10 @@ def send(message):
     sys.stdout.flush()
 
 
+def tell(notice):
+    os.write(2, f"stubborn: {notice}\n".encode())
+
+
 def tool(name, schema=None):
     return {"name": name, "inputSchema": schema or {"type": "object", "properties": {}}}
 
@@ -60,11 +64,6 @@ def call(id, name, token):
         send({"id": id, "result": {**text("?"), "structuredContent": {"n": "many"}}})
 
 
-def note(step):
-    with open(os.environ["STEPS"], "a") as file:
-        file.write(f"{step}\n")
-
-
 def main(kind):
     if kind == "exits":
         licence = os.environ.get("LICENCE")
@@ -75,7 +74,7 @@ def main(kind):
     if kind == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         subprocess.Popen(["sleep", "600"])  # which inherits that
-        signal.signal(signal.SIGTERM, lambda number, frame: note("SIGTERM"))
+        signal.signal(signal.SIGTERM, lambda *_: tell("SIGTERM"))
     if kind == "talks":
         print("Welcome to my server!")
     for line in sys.stdin:
@@ -98,7 +97,7 @@ def main(kind):
         if kind == "talks":
             print("debug: somebody has forgotten a print")
     if kind == "stubborn":
-        note("closed")
+        tell("its input is closed")
         time.sleep(600)
 
 

@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -116,10 +117,10 @@ async def test_last_words_do_not_tell_a_secret_of_the_environment() -> None:
     ],
 )
 async def test_last_words_are_the_last_line_that_says_something(text: str, last: str) -> None:
-    line = 'printf %s "$0" >&2; exit 1'
-    words = await fails(MCPServer.stdio("sh", "-c", line, text, label="brief"))
+    program = "import sys; sys.stderr.buffer.write(sys.argv[1].encode()); sys.exit(7)"
+    words = await fails(MCPServer.stdio(sys.executable, "-c", program, text, label="x"))
     quote = f'; its last words: "{last}"' if last else ""
-    assert words.endswith(f"the server has ended with status 1{quote}")
+    assert words.endswith(f"ended with status 7{quote}")
 
 
 async def test_a_server_that_never_answers_is_given_up() -> None:
@@ -243,46 +244,71 @@ def group(leader: int) -> set[int]:
     return found
 
 
-async def test_a_server_that_ignores_its_end_is_killed_with_all_that_it_has_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    timeout, waits = asyncio.timeout, list[Any]()
+@pytest.fixture
+def on_notice() -> Iterator[Callable[[Callable[[str], None]], None]]:
+    """Calls a function with each line that a stubborn server writes while it is ended."""
 
-    def noting(delay: float | None) -> Any:
-        waits.append(delay)
-        return timeout(delay)
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            for line in record.getMessage().splitlines():
+                _, marker, notice = line.partition("stubborn: ")
+                for function in functions if marker else ():
+                    function(notice)
+
+    functions: list[Callable[[str], None]] = []
+    logger, handler = logging.getLogger("hookline.mcp"), Handler(logging.DEBUG)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    yield functions.append
+    logger.setLevel(level)
+    logger.removeHandler(handler)
+
+
+async def test_a_server_that_ignores_its_end_is_killed_with_all_that_it_has_started(
+    on_notice: Callable[[Callable[[str], None]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    notices: list[str] = []
+    now = loop.time()
+
+    def a_second_passes(notice: str) -> None:
+        nonlocal now
+        notices.append(notice)
+        now += 1.0
 
     before = children()
-    steps = tmp_path / "steps"
-    async with connect(Agent(ScriptedModel("x")), server_of("stubborn", env={"STEPS": str(steps)})):
+    async with connect(Agent(ScriptedModel("x")), server_of("stubborn")):
         [leader] = children() - before
         assert len(group(int(leader))) == 2
-        monkeypatch.setattr(asyncio, "timeout", noting)
+        # From here on, time passes only when the server refuses to end: two seconds in all.
+        on_notice(a_second_passes)
+        now = loop.time()
+        monkeypatch.setattr(loop, "time", lambda: now)
     monkeypatch.undo()
     await only(before)
-    while group(int(leader)):  # noqa: ASYNC110 - the kernel has been told and will do it
-        await asyncio.sleep(0)
-    assert steps.read_text().split() == ["closed", "SIGTERM"]
-    close, term, _ = waits
-    assert close + term <= 2  # seconds that it was given
+    await eventually(lambda: not group(int(leader)))
+    assert notices == ["its input is closed", "SIGTERM"]
 
 
 async def test_a_server_whose_end_is_cancelled_is_killed_with_all_that_it_has_started(
-    tmp_path: Path,
+    on_notice: Callable[[Callable[[str], None]], None],
 ) -> None:
-    steps = tmp_path / "steps"
-    before = children()
-    tasks = asyncio.all_tasks()
-    server = server_of("stubborn", env={"STEPS": str(steps)})
+    """As when `asyncio.run` ends, which cancels every task that is left."""
+    is_ending = asyncio.Event()
+    on_notice(lambda notice: is_ending.set())
+    before, tasks = children(), asyncio.all_tasks()
+    server = server_of("stubborn")
     await server.start()
     [leader] = children() - before
     server.stop()
-    await eventually(steps.exists)
-    for task in asyncio.all_tasks() - tasks:  # as at the end of the program
+    await is_ending.wait()
+    left = asyncio.all_tasks() - tasks
+    for task in left:
         task.cancel()
+    await asyncio.wait(left)
     await only(before)
     await eventually(lambda: not group(int(leader)))
-    assert steps.read_text().split() == ["closed"]
 
 
 async def test_a_chat_that_is_aborted_in_a_call_leaves_the_session_usable() -> None:
