@@ -15,8 +15,6 @@ from tests.web._server import eventually
 
 from hookline import Agent, Run, tool
 from hookline.durable.restate import chats
-from hookline.durable.restate._admin import address_for
-from hookline.durable.restate._requests import Ingress
 from hookline.errors import StoreError, UsageError
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call
@@ -61,6 +59,7 @@ async def test_the_chats_of_a_worker_that_is_gone_go_on_at_another_address(
 
 
 async def test_a_chat_that_an_operator_has_paused_is_not_moved(restate: Engine) -> None:
+    ids = ("operators", "ours", "ours-too")
     begun: list[str] = []
     over = asyncio.Event()
 
@@ -85,11 +84,11 @@ async def test_a_chat_that_an_operator_has_paused_is_not_moved(restate: Engine) 
             httpx.AsyncClient(headers={"accept": "application/json"}, timeout=30.0)
         )
         async with restate.worker(answering(call("work"), tools=[work])):
-            for id in ("operators", "ours"):
+            for id in ids:
                 await client.start("Go.", chat_id=id)
-            await eventually(lambda: len(begun) == 2)
+            await eventually(lambda: len(begun) == 3)
         over.set()
-        for id in ("operators", "ours"):
+        for id in ids:
             while True:
                 row = await invocation(id)
                 if row["code"] == "RT0010" and row["retry_count"] >= 5:
@@ -100,17 +99,14 @@ async def test_a_chat_that_an_operator_has_paused_is_not_moved(restate: Engine) 
                 await asyncio.sleep(0.05)
         there = restate.worker(answering("Done.", tools=[work]), bind=f"127.0.0.1:{free_port()}")
         await stack.enter_async_context(there)
-        ingress = Ingress(restate.address, "", {})
-        stack.push_async_callback(ingress.aclose)
-        uri = f"http://{there._bind}"
-        admin = ingress.admin(restate.where.admin_url, restate.options()["name"], uri)
-        await admin.register()
-        await admin.move_all()
-        assert (await invocation("operators"))["status"] == "paused"
-        await admin._mark("ours", {"moving": list(b"true")})  # its worker died, too
-        while (await invocation("ours"))["status"] == "paused":
-            await admin.move_all()
-        assert (await client.result("ours")).text == "Done."
+        # Their worker paused these two, and died, too. When the second one ends, the new worker has
+        # looked at all three at least twice.
+        for id in ("ours", "ours-too"):
+            await http.post(
+                f"{restate.where.admin_url}/services/{restate.options()['name']}-answers/state",
+                json={"object_key": id, "new_state": {"moving": list(b"true")}},
+            )
+            assert (await client.result(id)).text == "Done."
         assert (await invocation("operators"))["status"] == "paused"
         await client.retry("operators")
         assert (await client.result("operators")).text == "Done."
@@ -186,10 +182,26 @@ async def test_a_worker_runs_no_more_chats_at_once_than_its_concurrency(restate:
     assert 1 <= most <= 2
 
 
-@pytest.mark.parametrize("bind", ["0.0.0.0:9080", ":9080", "[::]:9080"])
-def test_the_address_that_is_derived_is_never_that_of_all_interfaces(bind: str) -> None:
-    assert address_for(bind, "http://127.0.0.1:8080") == "http://127.0.0.1:9080"
-    assert address_for("10.0.0.7:9080", "http://127.0.0.1:8080") == "http://10.0.0.7:9080"
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        pytest.param("0.0.0.0", "127.0.0.1", id="all interfaces"),
+        pytest.param("", "127.0.0.1", id="no host"),
+        pytest.param("[::]", "127.0.0.1", id="all interfaces with IPv6"),
+        pytest.param("127.0.0.7", "127.0.0.7", id="one interface"),
+    ],
+)
+async def test_the_address_that_is_derived_is_never_that_of_all_interfaces(
+    restate: Engine, host: str, address: str
+) -> None:
+    """The server is at 127.0.0.1, and so is the worker for it."""
+    async with (
+        restate.worker(answering("Hello."), bind=f"{host}:{restate.port}"),
+        httpx.AsyncClient(timeout=60) as http,
+    ):
+        answer = await http.get(f"{restate.where.admin_url}/deployments")
+    uris = [deployment["uri"] for deployment in answer.json()["deployments"]]
+    assert uris == [f"http://{address}:{restate.port}/"]
 
 
 def test_an_address_and_a_concurrency_are_checked() -> None:

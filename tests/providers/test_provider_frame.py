@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import time
 import tracemalloc
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -17,12 +18,13 @@ from tests._wires import ADAPTERS, KEY, WIRES, wire
 from tests.wire import Wire, WireServer
 
 from hookline import Agent, Conversation, Reasoning, check_history, tool
-from hookline.errors import IdleTimeoutError, MalformedStreamError, ModelConnectionError
+from hookline.errors import (
+    IdleTimeoutError,
+    MalformedStreamError,
+    ModelConnectionError,
+    ModelError,
+)
 from hookline.events import TextDelta
-from hookline.providers._adapter import sse as _sse
-from hookline.providers._adapter import streaming as _streaming
-from hookline.providers._adapter.sse import Events, EventTooLarge
-from hookline.providers._adapter.streaming import parse_json
 from hookline.providers.kit import Exchange, failure, scrubbed, server_sent_events
 from hookline.testing import Turn, call
 
@@ -32,55 +34,97 @@ each_wire = pytest.mark.parametrize("kind", WIRES)
 # ── server-sent events ──────────────────────────────────────────────────────────────────────
 
 
-def fed(pieces: list[bytes]) -> list[bytes]:
-    events = Events()
-    return [*(data for piece in pieces for data in events.feed(piece)), *events.end()]
+class Body:
+    """A response with these pieces."""
+
+    headers: dict[str, str] = {}  # noqa: RUF012
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self.pieces = pieces
+
+    async def iter_bytes(self) -> Any:
+        for piece in self.pieces:
+            yield piece
+
+    async def close(self) -> None: ...
 
 
-UTF8 = b"data: \xe4\xb8\x96\xe2\x80\xa8"
+def events_of(*pieces: bytes) -> list[Any]:
+    """The events of a body that arrives in these pieces."""
+    events, error = outcome_of(*pieces)
+    if error is not None:
+        raise error
+    return events
+
+
+def outcome_of(*pieces: bytes) -> tuple[list[Any], Exception | None]:
+    """The events of a body, and the error in which they end."""
+    events: list[Any] = []
+
+    async def read() -> None:
+        async for event in server_sent_events(Body(pieces)):
+            events.append(event)
+
+    try:
+        asyncio.run(read())
+    except (ValueError, ModelError) as exc:
+        return events, exc
+    return events, None
+
+
+UTF8 = b'data: "\xe4\xb8\x96\xe2\x80\xa8",'
 LINES = st.sampled_from(
-    [b"data: a", b"data:b", UTF8, b"event: x", b": ping", b"", b"id: 1", b"data"]
+    [b"data: 1,", b"data:2,", UTF8, b"event: x", b": ping", b"id: 1", b"data", b"data: 0]", b""]
 )
+ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 
 
 @given(
-    st.lists(st.tuples(LINES, st.sampled_from([b"\n", b"\r\n", b"\r"])), max_size=12),
+    st.lists(st.lists(st.tuples(LINES, ENDS), max_size=5), max_size=4),
+    ENDS,
     st.lists(st.integers(0, 200), max_size=12),
 )
 def test_where_the_bytes_are_cut_makes_no_difference(
-    lines: list[tuple[bytes, bytes]], cuts: list[int]
+    events: list[list[tuple[bytes, bytes]]], end: bytes, places: list[int]
 ) -> None:
-    whole = b"".join(line + end for line, end in lines)
-    marks = sorted({0, len(whole), *(cut % (len(whole) + 1) for cut in cuts)})
+    whole = b"".join(
+        b"".join(line + end for line, end in [(b"data: [", end), *lines, (b"data: 0]", end)]) + end
+        for lines in events
+    )
+    marks = sorted({0, len(whole), *(place % (len(whole) + 1) for place in places)})
     pieces = [whole[a:b] for a, b in pairwise(marks)]
-    assert fed(pieces) == fed([whole])
-    assert fed([whole[n : n + 1] for n in range(len(whole))]) == fed([whole])
+    expected, error = outcome_of(whole)
+    for cut in (pieces, [whole[n : n + 1] for n in range(len(whole))]):
+        found, its_error = outcome_of(*cut)
+        assert found == expected
+        assert repr(its_error) == repr(error)
 
 
 def test_events_as_the_standard_has_them() -> None:
-    body = b"\xef\xbb\xbfevent: x\ndata: one\n\n: ping\n\ndata: two\r\ndata:  lines\r\n\r\ndata\n\n"
-    assert fed([body]) == [b"one", b"two\n lines"]
-    assert fed([b"data: last\n"]) == [b"last"]
-    assert fed([b"data: \xe2\x80\xa8\x0b\x0c\xc2\x85\n\n"]) == [b"\xe2\x80\xa8\x0b\x0c\xc2\x85"]
+    body = b"\xef\xbb\xbfevent: x\ndata: 1\n\n: ping\n\ndata: [2\r\ndata:,3]\r\n\r\ndata\n\n"
+    assert events_of(body) == [1, [2, 3]]
+    assert events_of(b"data: 1\rdata: \r\rdata: 2\r\r") == [1, 2]
+    assert events_of(b"\xef\xbb\xbfdata: 3\n\n") == [3]
+    assert events_of(b"data: 4\n") == [4]
+    assert events_of(b'data: "\xe2\x80\xa8\xc2\x85"\n\n') == ["\u2028\x85"]
+    with pytest.raises(ValueError, match=r"."):  # the end of a line is not left out
+        events_of(b"data: 1\ndata: 2\n\n")
 
 
-def test_an_event_that_does_not_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_sse, "MAX_EVENT", 100)
-    for piece in (b"x" * 60, b"data: " + b"x" * 60 + b"\n"):
-        events = Events()
-        events.feed(piece)
-        with pytest.raises(EventTooLarge):
-            events.feed(piece)
-    small = Events()
-    for _ in range(50):
-        assert small.feed(b"data: x\n\n") == [b"x"]
+def test_an_event_that_does_not_end_is_refused() -> None:
+    half = b"x" * 6 * 1024 * 1024
+    for piece in (half, b"data: " + half + b"\n"):
+        with pytest.raises(ValueError, match="an event of more than 10485760 bytes"):
+            events_of(piece, piece)
+    small = b'data: "%b"\n\n' % (b"x" * 1024 * 1024)
+    assert len(events_of(*[small] * 20)) == 20
 
 
 def test_json_with_half_a_character_is_read_and_other_json_is_not() -> None:
-    assert parse_json(b'{"a": "\\ud83d"}') == {"a": "\ud83d"}
+    assert events_of(b'data: {"a": "\\ud83d"}\n\n') == [{"a": "\ud83d"}]
     for data in (b"{", b'{"a": "\xff"}', b"[" * 100_000):
         with pytest.raises(ValueError, match=r"."):
-            parse_json(data)
+            events_of(b"data: %b\n\n" % data)
 
 
 # ── streaming ───────────────────────────────────────────────────────────────────────────────
@@ -121,26 +165,11 @@ async def test_a_service_may_be_slow_within_the_idle_timeout(kind: Any) -> None:
         assert (await Agent(model).chat("Hi.")).text == "slow"
 
 
-class Body:
-    """A response with these pieces."""
-
-    headers: dict[str, str] = {}  # noqa: RUF012
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self.pieces = pieces
-
-    async def iter_bytes(self) -> Any:
-        for piece in self.pieces:
-            yield piece
-
-    async def close(self) -> None: ...
-
-
 async def test_each_event_is_a_sign_of_life_and_the_time_of_the_reader_does_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = 0.0
-    monkeypatch.setattr(_streaming, "monotonic", lambda: clock)
+    monkeypatch.setattr(time, "monotonic", lambda: clock)
 
     def pieces() -> Iterator[bytes]:
         nonlocal clock

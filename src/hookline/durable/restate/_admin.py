@@ -56,6 +56,19 @@ class _Rows(msgspec.Struct, frozen=True):
     rows: tuple[_Row, ...] = ()
 
 
+def listen(bind: str) -> socket.socket:
+    """Listen at `bind`, a host and a port; `[::]` is all interfaces, also those without IPv6."""
+    host, _, port = bind.rpartition(":")
+    host = host.strip("[]")
+    return socket.create_server(
+        (host, int(port)),
+        family=socket.AF_INET6 if ":" in host else socket.AF_INET,
+        dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6(),
+        backlog=1000,
+        reuse_port=True,
+    )
+
+
 def address_for(bind: str, server: str) -> str:
     """The address at which a server reaches what is bound to `bind`."""
     host, _, port = bind.rpartition(":")

@@ -15,7 +15,6 @@ program.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -28,7 +27,7 @@ from hookline.durable._job import MakeDeps, Relay, check_agent
 from hookline.durable._polled.deaths import MAX_DEATHS
 from hookline.durable._polled.machine import LastCall
 from hookline.durable._urls import Policy
-from hookline.durable.restate._admin import address_for
+from hookline.durable.restate._admin import address_for, listen
 from hookline.durable.restate._board import Board
 from hookline.durable.restate._reports import Reports
 from hookline.durable.restate._requests import Ingress
@@ -223,8 +222,7 @@ class Worker:
             )
         hypercorn = needed("hypercorn")
         needed("hypercorn.asyncio")
-        host, _, port = self._bind.rpartition(":")
-        listener = socket.create_server((host, int(port)), backlog=1000, reuse_port=True)
+        listener = listen(self._bind)
         config = hypercorn.Config()
         config.bind = [f"fd://{listener.detach()}"]  # hypercorn closes it
         config.errorlog = config.accesslog = None

@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
-from time import monotonic
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -147,7 +147,7 @@ async def server_sent_events(
     events = Events()
     body = response.iter_bytes()
     head: bytearray | None = bytearray()  # the body, until the first event
-    latest = monotonic()  # the time of the latest event: comments do not count
+    latest = time.monotonic()  # the time of the latest event: comments do not count
     try:
         async for chunk in body:
             if head is not None:
@@ -155,8 +155,8 @@ async def server_sent_events(
             for data in events.feed(chunk):
                 head = None
                 yield None if data[:6] == b"[DONE]" else parse_json(data)
-                latest = monotonic()  # the reader may have taken its time
-            if monotonic() - latest > exchange.idle:
+                latest = time.monotonic()  # the reader may have taken its time
+            if time.monotonic() - latest > exchange.idle:
                 raise exchange.silent("no event")
             if head is not None and len(head) > MAX_PAGE:
                 head = None
