@@ -100,7 +100,7 @@ class Hands:
 
     def __init__(self, workspace: Workspace, *, guarded: bool = True, **options: Any) -> None:
         self.workspace = workspace
-        self._hooks = workspace.hooks if guarded else ()
+        self._guarded = guarded
         self.conversation = Conversation()
         self._options = options
         self._number = 0
@@ -116,7 +116,7 @@ class Hands:
         return Agent(
             ScriptedModel(turn, "done"),
             scopes=self.workspace.scopes,
-            hooks=self._hooks,
+            hooks=self.workspace.hooks if self._guarded else (),
             **self._options,
         )
 
