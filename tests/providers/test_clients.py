@@ -75,7 +75,7 @@ async def main(kind, made):
 asyncio.run(main(sys.argv[1], sys.argv[2] == "made"))
 """
 # What starting a thread and reading a socket import themselves, which is no part of an SDK.
-OTHERS = {"_queue", "queue", "concurrent", "anyio", "opentelemetry"}
+OTHERS = {"_queue", "queue", "array", "concurrent", "anyio", "opentelemetry"}
 
 
 FIRST = [*((kind, how) for kind in WIRES for how in ("ours", "made")), ("azure", "ours")]

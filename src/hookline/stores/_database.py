@@ -80,7 +80,8 @@ class Database:
             url, isolation_level="AUTOCOMMIT", pool_reset_on_return=None, **options
         )
         self._transacted = self.engine.execution_options(isolation_level="READ COMMITTED")
-        self._errors: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, EOFError)
+        self._lost: tuple[type[Exception], ...] = (OSError, EOFError)
+        self._errors: tuple[type[Exception], ...] = (SQLAlchemyError,)
         if self.sqlite:
             timeout = int(busy_timeout * 1000)
 
@@ -97,8 +98,10 @@ class Database:
                     connection.close()  # nothing else would close it
                     raise
         else:
-            # SQLAlchemy 2.0 does not wrap what asyncpg raises while it connects.
+            # SQLAlchemy 2.0 does not wrap what asyncpg raises while it connects, nor its error for
+            # a connection that broke just before a statement.
             asyncpg = import_module("asyncpg")
+            self._lost += (asyncpg.InternalClientError,)
             self._errors += (asyncpg.InterfaceError, asyncpg.PostgresError)
 
     async def close(self) -> None:
@@ -125,8 +128,8 @@ class Database:
                 value = await self._once(how, work, again)
                 self._outage_start = 0.0
                 return value
-            except self._errors as exc:
-                if not _is_away(exc):
+            except (*self._errors, *self._lost) as exc:
+                if not self._is_away(exc):
                     raise self._explained(exc, uncertain) from exc
                 uncertain |= how != "read" and not isinstance(exc, ConnectionError)
                 now = self._failed = loop.time()
@@ -204,6 +207,14 @@ class Database:
                     raise
                 await asyncio.sleep(0.02)
 
+    def _is_away(self, exc: Exception) -> bool:
+        """Return whether the server could not be reached, or has dropped the connection."""
+        if isinstance(exc, self._lost):
+            return True
+        if isinstance(exc, DBAPIError) and exc.connection_invalidated:
+            return True
+        return str(getattr(_cause(exc), "sqlstate", None) or "").startswith(_UNREACHABLE)
+
     def _explained(self, exc: Exception, uncertain: bool) -> StoreError:
         cause = _cause(exc)
         text = " ".join(str(cause).split()) or type(cause).__name__
@@ -212,7 +223,7 @@ class Database:
         text = text[:300]
         lowered = text.lower()
         hint = next((hint for sign, hint in _HINTS if sign in lowered), None)
-        if hint is None and _is_away(exc):
+        if hint is None and self._is_away(exc):
             hint = f"the server was unreachable for {self._reconnect:g} s: check that it runs" + (
                 ". The last change may or may not have been written" * uncertain
             )
@@ -258,12 +269,3 @@ async def _migrate(connection: AsyncConnection, again: bool) -> None:
 def _cause(exc: Exception) -> BaseException:
     """Return the driver's error that SQLAlchemy has wrapped, or the error itself."""
     return exc.orig if isinstance(exc, DBAPIError) and exc.orig is not None else exc
-
-
-def _is_away(exc: Exception) -> bool:
-    """Return whether the server could not be reached, or has dropped the connection."""
-    if isinstance(exc, (OSError, EOFError)):
-        return True
-    if isinstance(exc, DBAPIError) and exc.connection_invalidated:
-        return True
-    return str(getattr(_cause(exc), "sqlstate", None) or "").startswith(_UNREACHABLE)
