@@ -35,6 +35,7 @@ async def count(work: Work, where: Where) -> Counter[str]:
             found[name] += 1
         return trace
 
+    sys._getframe().f_trace_opcodes = True  # or Python 3.12 traces no opcodes at first
     await _traced(work, trace)
     return found
 

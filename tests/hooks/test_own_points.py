@@ -570,6 +570,7 @@ async def _bytecodes(bus: Any) -> int:
     work = bus.notify(ctx)
     before = sys.gettrace()
     gc.disable()  # a finalizer of other work would be counted, too
+    sys._getframe().f_trace_opcodes = True  # or Python 3.12 traces no opcodes at first
     sys.settrace(trace)
     try:
         await work
