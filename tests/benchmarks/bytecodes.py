@@ -10,7 +10,7 @@ import gc
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
-from inspect import CO_COROUTINE
+from inspect import CO_COROUTINE, currentframe
 from types import FrameType
 from typing import Any
 
@@ -35,7 +35,9 @@ async def count(work: Work, where: Where) -> Counter[str]:
             found[name] += 1
         return trace
 
-    sys._getframe().f_trace_opcodes = True  # or Python 3.12 traces no opcodes at first
+    frame = currentframe()
+    assert frame
+    frame.f_trace_opcodes = True  # or Python 3.12 traces no opcodes at first
     await _traced(work, trace)
     return found
 
