@@ -1004,9 +1004,7 @@ async def test_a_prefix_is_a_range_of_an_index(store: Any) -> None:
 
     plans: list[str] = []
 
-    def explain(
-        connection: Any, cursor: Any, statement: str, parameters: Any, *rest: Any
-    ) -> None:
+    def explain(connection: Any, cursor: Any, statement: str, parameters: Any, *rest: Any) -> None:
         if "hookline_conversation" not in statement or "EXPLAIN" in statement:
             return
         asked = "EXPLAIN QUERY PLAN"
