@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests._terminal import Terminal, program
+from tests._terminal import Fork, Terminal, environment
 
 from hookline.cli import main
 from hookline.workspace import Bwrap
@@ -50,9 +50,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def chat(folder: Path, agent: str, *options: str, columns: int = 80) -> Terminal:
-    return Terminal(
-        program("chat", f"app:{agent}", *options), folder.parent, columns=columns, PYTHONPATH="."
-    )
+    """A chat in a terminal; a fork of this process has imported everything already."""
+    arguments = ("chat", f"app:{agent}", *options)
+
+    def command(terminal: int) -> Fork:
+        return Fork(arguments, folder.parent, terminal, environment())
+
+    return Terminal(command, folder.parent, columns=columns)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +129,7 @@ def test_a_command_is_shown_once(folder: Path) -> None:
 
 def test_a_long_result_is_shown_with_its_last_line(folder: Path) -> None:
     with chat(folder, "runs", "-m", "Go.", columns=40) as terminal:
-        assert terminal.end() == 0
+        terminal.expect("Done.")
         short, long, words = [line for line in terminal.lines if line.startswith("✓")]
     assert short == '✓ bash "one\\n[exit 1]"'
     assert long == '✓ bash "one\\none\\none\\none\\no… [exit 1]"'

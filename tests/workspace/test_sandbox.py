@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hookline.errors import UsageError
 from hookline.testing.sandbox_suite import ATTACKS
@@ -145,8 +146,11 @@ MUTATIONS = {
 @pytest.mark.parametrize(("mutation", "name"), MUTATIONS.values(), ids=MUTATIONS)
 async def test_the_suite_finds_what_is_left_out(mutation, name, sandbox, monkeypatch):
     mutation(monkeypatch)
+    tried = attack(name)
+    if name == "calls-ptrace-of-the-first-process":  # it stops that process, and never ends
+        tried = replace(tried, limits=replace(tried.limits, seconds=2))
     with pytest.raises(AssertionError):
-        await attack(name).run(sandbox)
+        await tried.run(sandbox)
 
 
 async def test_each_namespace_is_its_own(sandbox, view):
