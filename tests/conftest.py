@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import sys
 import threading
@@ -49,6 +50,15 @@ def small_heap() -> None:
     """Let the collections of a module's tests pass over what was there before: it is large."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def log_level() -> Iterator[None]:
+    """Undo the level that a command of the command line has set for its process."""
+    logger = logging.getLogger("hookline")
+    level = logger.level
+    yield
+    logger.setLevel(level)
 
 
 @pytest.fixture(autouse=True)
