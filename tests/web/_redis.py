@@ -67,7 +67,7 @@ class Server:
         self._command = [
             *(str(program), "--port", str(self.port), "--bind", "127.0.0.1"),
             *("--save", "", "--dir", str(folder)),
-            *("--appendonly", "yes" if keeps else "no", "--appendfsync", "always"),
+            *("--appendonly", "yes" if keeps else "no", "--appendfsync", "no"),
         ]
         self._process: subprocess.Popen[bytes] | None = None
 

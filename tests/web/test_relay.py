@@ -98,11 +98,12 @@ class Steps:
 
 
 async def begun(worker: Worker, key: str = "owner/c1", entries: int = 1) -> None:
-    """Wait until a worker has so many entries of a run."""
+    """Wait until a worker has so many entries of a run, and the other workers can find the run."""
     await eventually(
         lambda: (
             worker.site.runs.find(key) is not None
             and worker.site.runs._live[key].log.number >= entries
+            and key not in worker.relay._claims._runs
         )
     )
 
@@ -234,6 +235,7 @@ async def test_a_reload_shows_elsewhere_what_went_on(prefix: str) -> None:
         known = await asked(a.http, "ai-sdk")
         going_on = asyncio.create_task(a.http.post("/ai-sdk", json=answer_of("ai-sdk", known)))
         await gate.reached.wait()
+        await begun(a)
         replaying = asyncio.create_task(b.http.get("/ai-sdk/c1/stream"))
         shown = (await b.http.get("/ai-sdk/c1/messages")).json()["messages"]
         assert [m["role"] for m in shown] == ["user"]
@@ -288,7 +290,8 @@ async def test_a_claim_is_renewed_until_its_run_begins(prefix: str) -> None:
 
     key = Names(prefix).run("owner/c1")
     known = connect(URL)
-    agent = Agent(ScriptedModel("One."))
+    steps = Steps()
+    agent = Agent(ScriptedModel("One.", delay=steps))
     async with workers(agent, prefix, deps=deps) as (a, b):
         first = asyncio.create_task(a.http.post("/native", json=request_of("native", "hi")))
         await asked_for.wait()
@@ -298,8 +301,10 @@ async def test_a_claim_is_renewed_until_its_run_begins(prefix: str) -> None:
         again = await b.http.post("/native", json=request_of("native", "again"))
         assert (again.status_code, again.headers["retry-after"]) == (409, "5")
         gate.set()
-        assert text_of("native", (await first).content) == "One."
+        await begun(a)
         assert await known.pttl(key) > LEASE * 1_000  # a run is kept longer than a claim
+        steps.let()
+        assert text_of("native", (await first).content) == "One."
     await known.aclose()
 
 
