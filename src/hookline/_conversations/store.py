@@ -124,11 +124,6 @@ class PendingStep(Data, frozen=True, kw_only=True, rename=_STORED_NAMES):
         depth = len(self.path)
         return request.path[depth] if len(request.path) > depth else request.call.id
 
-    @property
-    def open_client_calls(self) -> tuple[ToolCall, ...]:
-        """The client calls whose results have not been posted."""
-        return tuple([call for call in self.client_calls if call.id not in self.answer_ids])
-
     def reopened(self, call_ids: Collection[str]) -> PendingStep | None:
         """Return the step with only these calls, all of them unanswered; None if it has none."""
         step = self.replace(
