@@ -507,7 +507,8 @@ class Agent(Chats[DepsT, OutT]):
             state=options.state,
             own_system=options.system is not None,
             own_tools=options.tools is not None,
-            for_speaker=partial(for_chat, options=options, model=model, speaks_later=True),
+            options=options,
+            model=model,
         )
         return config, chat_input
 

@@ -187,7 +187,8 @@ class ChatInput(msgspec.Struct, frozen=True, kw_only=True):
     only_hooks: bool = False  # the caller has passed only_hooks=
     own_system: bool = False  # the caller has passed system=
     own_tools: bool = False  # the caller has passed tools=
-    for_speaker: Callable[[Config], Config] | None = None  # adds the chat's keywords
+    options: ChatOptions | None = None  # the chat's keywords, for the next speaker …
+    model: Model | None = None  # … and the model that they name
 
 
 def check_runtime(runtime: Any) -> Runtime:

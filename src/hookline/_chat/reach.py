@@ -33,7 +33,7 @@ def check_guards(chat: Chat, request: ModelRequest) -> None:
     guards = [hook for hook in _own_guards(chat) if hook.options.tools is not None]
     if guards:
         names = {tool.name for tool in request.tools if not isinstance(tool, ProviderTool)}
-        for config in (chat.first_agent[0], chat.config):
+        for config in (chat.first_config, chat.config):
             names.update(_reachable(config))
         provided = [tool.name for tool in request.tools if isinstance(tool, ProviderTool)]
         for hook in guards:

@@ -63,7 +63,7 @@ async def approval_by_rule(chat: Chat, tool: AnyTool | None, call: ToolCall) -> 
         return None
     root = chat.root
     rules: Iterable[Rule] = (*rules_in(root.state), *rules_in(root.meta))
-    store = root.first_agent[0].store
+    store = root.first_config.store
     if store is not None:
         rules = (*rules, *await list_rules(store))
     rule = next((rule for rule in rules if _holds(rule, chat, tool, call)), None)
@@ -77,7 +77,7 @@ def check_rule(chat: Chat, request: ApprovalRequest, rule: Rule) -> None:
             f"approval {request.id!r}: a rule for {rule.tool!r} does not fit a call of "
             f"{request.call.name!r}; use remember=Rule({request.call.name!r})"
         )
-    if rule.scope == "always" and chat.root.first_agent[0].store is None:
+    if rule.scope == "always" and chat.root.first_config.store is None:
         raise ApprovalError(
             f"approval {request.id!r}: a rule with scope='always' needs a store; pass store= to "
             "the agent, or use scope='conversation'"
@@ -102,7 +102,7 @@ async def remember(
     )
     root = chat.root
     if rule.scope == "always":
-        store = root.first_agent[0].store
+        store = root.first_config.store
         assert store is not None
         await add_rule(store, rule)
     else:

@@ -19,7 +19,7 @@ from hookline._base.errors import ToolDenied, UsageError
 from hookline._base.log import logger
 from hookline._base.messages import AssistantMessage, ToolCall
 from hookline._base.run import Run
-from hookline._chat.config import Config
+from hookline._chat.config import Config, for_chat
 from hookline._chat.leading_tools import HandoffTool, Speaker
 from hookline._chat.state import Chat
 from hookline._hooks.bus import Key, View
@@ -55,7 +55,7 @@ def take_turn(chat: Chat) -> bool:
     name = chat.state.get(SPEAKER)
     if name is None or name == chat.agent_name:
         return False
-    config, view = chat.first_agent
+    config, view = chat.first_config, chat.input.view
     if name != config.name:
         speaker = _speakers(config).get(name)
         if speaker is None:
@@ -91,8 +91,10 @@ def _same_output(one: Config, other: Config) -> bool:
 
 def _config_of(chat: Chat, target: Config) -> Config:
     """The configuration of a chat in which another agent speaks."""
-    agent, _ = chat.first_agent
-    config = target if chat.input.for_speaker is None else chat.input.for_speaker(target)
+    agent = chat.first_config
+    config, options = target, chat.input.options
+    if options is not None:
+        config = for_chat(target, options, chat.input.model, speaks_later=True)
     validators = agent.output_validators
     if config.output_validators is target.output_validators and _same_output(agent, config):
         validators += tuple(

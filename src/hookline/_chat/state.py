@@ -167,7 +167,7 @@ class Chat:
         "deadlines",
         "ending",
         "firing",
-        "first_agent",
+        "first_config",
         "input",
         "iteration",
         "last",
@@ -193,7 +193,7 @@ class Chat:
         self.input = input
         self.chat_id = input.chat_id
         self.view = input.view
-        self.first_agent = (config, input.view)  # stay those of the agent that was called
+        self.first_config = config  # as `input.view`, of the agent that was called
         # Whether text is shown at once. A hook that withholds must see the whole answer first.
         self.live = input.release == "live" and not any(
             hook.options.withhold for hook in self.view.onResponse

@@ -72,7 +72,7 @@ class ConversationState:
         self.ledger: Ledger | None = None
         """The record of what its store has, if it is in a store."""
         self._chat_id: str | None = None
-        self.earlier_messages: list[Message] = []
+        self.earlier_messages: Sequence[Message] = ()
         """The messages that an earlier life of the running chat has written."""
         self._claim: PendingStep | None = None  # the last step whose answers a chat has claimed
         self._place: int | None = None  # the question that the next chat answers again
@@ -265,7 +265,7 @@ class ConversationState:
     def _catch_up(self) -> None:
         """Keep the messages of an earlier life of the chat that this life has not reached."""
         self.items += self.earlier_messages
-        self.earlier_messages = []
+        self.earlier_messages = ()
 
     def _rewind(self, chat_id: str) -> None:
         """If an earlier life of this chat has written messages, rewind to the start of the chat.
@@ -302,7 +302,7 @@ class ConversationState:
         elif self.ledger.turn.locked():
             return
         if self.earlier_messages:  # an earlier life has written this message
-            self.earlier_messages.pop(0)
+            self.earlier_messages = self.earlier_messages[1:]
         self.items.append(message)
 
     async def wait_idle(self) -> None:
@@ -428,7 +428,7 @@ class ConversationState:
         assert self.ledger is not None
         async with self.ledger.turn:
             if self.earlier_messages:  # the store has the message of the earlier life
-                self.earlier_messages.pop(0)
+                self.earlier_messages = self.earlier_messages[1:]
                 self.items.append(message)
                 on_written()
             else:
