@@ -3,6 +3,8 @@
 Events are numbered in order (`seq`) within a root chat. `path` has the ids of the tool calls under
 which a sub-agent's chat runs, and is empty for the root chat. The last event is ChatDone,
 ChatAborted or ChatFailed; it closes everything that is still open.
+
+Events that hold only texts and numbers are part of no cycle: the garbage collector skips them.
 """
 
 from __future__ import annotations
@@ -52,14 +54,14 @@ class ChatStarted(Event, frozen=True, kw_only=True, tag="chat_started"):
     """The id of the chat that this chat resumes; None if it resumes no chat."""
 
 
-class StepStarted(Event, frozen=True, kw_only=True, tag="step_started"):
+class StepStarted(Event, frozen=True, kw_only=True, gc=False, tag="step_started"):
     """A step began. A model call follows, unless a hook answers instead of the model."""
 
     iteration: int
     """The step, counted from 0."""
 
 
-class TextDelta(Event, frozen=True, kw_only=True, tag="text_delta"):
+class TextDelta(Event, frozen=True, kw_only=True, gc=False, tag="text_delta"):
     """More text of the answer."""
 
     iteration: int
@@ -68,7 +70,7 @@ class TextDelta(Event, frozen=True, kw_only=True, tag="text_delta"):
     """The text to append."""
 
 
-class ReasoningDelta(Event, frozen=True, kw_only=True, tag="reasoning_delta"):
+class ReasoningDelta(Event, frozen=True, kw_only=True, gc=False, tag="reasoning_delta"):
     """More of the model's reasoning."""
 
     iteration: int
@@ -77,7 +79,7 @@ class ReasoningDelta(Event, frozen=True, kw_only=True, tag="reasoning_delta"):
     """The reasoning to append."""
 
 
-class PartEnd(Event, frozen=True, kw_only=True, tag="part_end"):
+class PartEnd(Event, frozen=True, kw_only=True, gc=False, tag="part_end"):
     """The streamed text or reasoning is complete."""
 
     iteration: int
@@ -86,7 +88,7 @@ class PartEnd(Event, frozen=True, kw_only=True, tag="part_end"):
     """Whether the part is text or reasoning."""
 
 
-class ToolCallDelta(Event, frozen=True, kw_only=True, tag="tool_call_delta"):
+class ToolCallDelta(Event, frozen=True, kw_only=True, gc=False, tag="tool_call_delta"):
     """A piece of a call's arguments, while the model writes them. Use it only for display."""
 
     iteration: int
@@ -199,7 +201,7 @@ class ResponseReset(Event, frozen=True, kw_only=True, tag="response_reset"):
     """The step, counted from 0."""
 
 
-class StepFinished(Event, frozen=True, kw_only=True, tag="step_finished"):
+class StepFinished(Event, frozen=True, kw_only=True, gc=False, tag="step_finished"):
     """All calls of the step have results."""
 
     iteration: int
