@@ -507,7 +507,7 @@ class Agent(Chats[DepsT, OutT]):
             state=options.state,
             own_system=options.system is not None,
             own_tools=options.tools is not None,
-            options=options,
+            options=None if config is self._config else options,  # nothing was changed
             model=model,
         )
         return config, chat_input

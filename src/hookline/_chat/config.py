@@ -187,8 +187,8 @@ class ChatInput(msgspec.Struct, frozen=True, kw_only=True):
     only_hooks: bool = False  # the caller has passed only_hooks=
     own_system: bool = False  # the caller has passed system=
     own_tools: bool = False  # the caller has passed tools=
-    options: ChatOptions | None = None  # the chat's keywords, for the next speaker …
-    model: Model | None = None  # … and the model that they name
+    options: ChatOptions | None = None  # its keywords, if they change a speaker's configuration
+    model: Model | None = None  # the model that they name
 
 
 def check_runtime(runtime: Any) -> Runtime:
