@@ -10,8 +10,10 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import threading
 import traceback
+from contextlib import closing
 
 import pytest
 
@@ -70,7 +72,9 @@ class Lives:
             await client.start("Go.", chat_id=ID)
 
     def begin(self, prepare=None):
-        """Begin a life; returns the id of its process."""
+        """Begin a life; returns the id of its process. The process of the life before is dead."""
+        with closing(sqlite3.connect(self.base / "chats.db", timeout=60)) as database, database:
+            database.execute("UPDATE hookline_job SET lease = 0 WHERE lease IS NOT NULL")
         pid = os.fork()
         if pid == 0:
             status = 1
@@ -97,7 +101,7 @@ class Lives:
 
         if prepare is not None:
             prepare(agent)
-        options = {"poll": 0.02, "lease": 0.2, "idle": 0.1, "max_deaths": 1000}
+        options = {"poll": 0.02, "lease": 30.0, "idle": 0.1, "max_deaths": 1000}
         async with (
             chats(agent, self.base / "chats.db", **options),
             Chats(self.base / "chats.db") as client,
