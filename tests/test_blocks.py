@@ -92,4 +92,6 @@ def test_the_checks_of_ci_run_them() -> None:
     check = (ROOT / "scripts" / "check").read_text()
     assert "scripts/dev/blocks.py || status=1" in check
     assert "scripts/dev/other_checkers.py || status=1" in check
-    assert "\nscripts/check\n" in (ROOT / ".ci" / "run").read_text()
+    run = (ROOT / ".ci" / "run").read_text()
+    assert '\nscripts/check >"$checked" 2>&1 &\ncheck=$!\n' in run
+    assert '\nwait "$check" || status=$?\ncat "$checked"\n[ "$status" -eq 0 ]\n' in run
