@@ -432,7 +432,7 @@ def stop_writing(relay: Any) -> None:
 async def live(world: World, prefix: str, limit: int | None = None, *, killed: bool = False) -> Any:
     """One life, up to a line of the log; `killed`: what was not written yet is lost with it."""
     world.log = log = MemoryLog(world.lines, limit)
-    relay = relay_of(prefix, **{"lease": 0.5} if killed else {})
+    relay = relay_of(prefix)
     await relay.open()
     if killed:
 
