@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextvars import Context, ContextVar, copy_context
+from contextvars import Context, ContextVar
 from typing import Any
 from weakref import ref
 
@@ -119,9 +119,8 @@ class Supervisor:
             tell_of_hooks_left_behind(self.chat, outer.chat)
         self.loop = asyncio.get_running_loop()
         self.chat.supervisor = self
-        context = copy_context() if context is None else context
-        self.task = self.loop.create_task(self._main(), context=context)
-        self.task.add_done_callback(self._done, context=context)
+        self.task = spawn(self._main(), context)
+        self.task.add_done_callback(self._done)
 
     def is_here(self) -> bool:
         """Whether the chat's event loop is the running one."""
@@ -156,8 +155,6 @@ class Supervisor:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         """Settle the chat if its task was cancelled before its first step, or at its last event."""
-        if not task.cancelled():
-            task.exception()  # retrieved, as by `spawn`: this may be the exit of the process
         if not (self.is_over or self.left_behind):
             self.error = asyncio.CancelledError()
             self._settle()
