@@ -45,8 +45,12 @@ def last(channel: Channel) -> Any:
 
 
 async def take(channel: Channel) -> int | None:
-    found: Any = await channel.get(asyncio.get_running_loop())
-    return None if found is None else found.iteration
+    while not channel.items:
+        if channel.closed:
+            return None
+        await channel.wait(asyncio.get_running_loop())
+    event: Any = channel.take()
+    return event.iteration
 
 
 async def test_events_come_in_the_order_in_which_they_were_put() -> None:

@@ -20,7 +20,7 @@ next writer.
 
 The channel of a chat without a reader fills, too. When it is full, the writer empties it and gives
 way to other tasks. A channel is closed when the chat ends or its reader leaves, so that no writer
-waits for a reader that is gone. A closed channel numbers events and keeps none of them.
+waits for a reader that is gone. A closed channel numbers events and drops them.
 """
 
 from __future__ import annotations
@@ -38,15 +38,20 @@ MARGIN: Final = 3
 """How many events a writer may put after one wait: the end of a part, the event, another end."""
 HIGH_WATER: Final = SIZE - MARGIN
 """With more events than this, a writer waits."""
+NOTHING: Final[deque[ChatEvent]] = deque(maxlen=0)
+"""The intake of every closed channel, which drops what is put into it."""
 
 
 class Channel:
     """The events between the writers of a run and its reader."""
 
-    __slots__ = ("closed", "items", "reader", "seq", "unread", "writers")
+    __slots__ = ("intake", "items", "reader", "seq", "unread", "writers")
 
     def __init__(self, *, unread: bool = False) -> None:
         self.items: deque[ChatEvent] = deque()
+        """The events that wait for the reader."""
+        self.intake = self.items
+        """Where writers put events: `items`, or `NOTHING` once the channel is closed."""
         self.seq = 0
         """The number of the last event of the root chat and all its sub-agents."""
         self.reader: Future[None] | None = None
@@ -54,28 +59,28 @@ class Channel:
         self.writers: list[Future[None]] = []
         self.unread = unread
         """The chat has no reader."""
-        self.closed = False
-        """Further events are numbered and dropped."""
 
     async def room(self) -> None:
         """Wait until there is room."""
-        while len(self.items) > HIGH_WATER and not self.closed:
+        while len(self.intake) > HIGH_WATER:
             if self.unread:
                 self.items.clear()
                 await give_way()
             else:
                 await self._turn()
 
-    async def get(self, loop: AbstractEventLoop) -> ChatEvent | None:
-        """Take the next event, waiting for it in this event loop; None after the last."""
-        while not self.items:
-            if self.closed:
-                return None
-            self.reader = loop.create_future()
-            try:
-                await self.reader
-            finally:
-                self.reader = None
+    @property
+    def closed(self) -> bool:
+        """Whether no further event comes."""
+        return self.intake is NOTHING
+
+    def wait(self, loop: AbstractEventLoop) -> Future[None]:
+        """The future for which the reader waits if there is no event."""
+        self.reader = loop.create_future()
+        return self.reader
+
+    def take(self) -> ChatEvent:
+        """Take the next event."""
         event = self.items.popleft()
         if self.writers and len(self.items) <= HIGH_WATER:
             self._wake_writer()
@@ -89,7 +94,7 @@ class Channel:
 
     def end(self) -> None:
         """Close the channel after the last event; the reader takes the remaining events."""
-        self.closed = True
+        self.intake = NOTHING
         self.wake_reader()
         while self.writers:
             self._wake_writer()

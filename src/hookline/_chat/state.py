@@ -429,13 +429,10 @@ class Chat:
         force_setattr(event, "seq", seq)
         if self.path:
             force_setattr(event, "path", self.path)
-        if not channel.closed:
-            channel.items.append(event)
-            if channel.reader is not None:
-                channel.wake_reader()
-        elif self.over:
-            return
-        if self.view.subscribed:
+        channel.intake.append(event)
+        if channel.reader is not None:
+            channel.wake_reader()
+        if self.view.subscribed and not self.over:
             self.view.publish(event)
 
     async def room(self) -> None:

@@ -72,21 +72,22 @@ class ChatStream(Generic[OutT]):
 
     async def __anext__(self) -> ChatEvent:
         channel = self._channel
-        # `get` without its wait. A waiting writer must be woken, and a second reader refused.
+        # `take` without its call. A waiting writer must be woken, and a second reader refused.
         if channel.items and not (channel.writers or self._reading):
             return channel.items.popleft()
         loop = self._may_read()
-        self._reading = True
-        try:
-            event = await channel.get(loop)
-        except BaseException:
-            await self._leave("cancelled")
-            raise
-        finally:
-            self._reading = False
-        if event is None:
-            self._end()
-        return event
+        while not channel.items:
+            if channel.closed:
+                self._end()
+            self._reading = True
+            try:
+                await channel.wait(loop)
+            except BaseException:
+                await self._leave("cancelled")
+                raise
+            finally:
+                self._reading = False
+        return channel.take()
 
     def _may_read(self) -> AbstractEventLoop:
         """Begin the chat, or refuse the reader; return the running event loop."""
