@@ -113,13 +113,15 @@ class ConversationState:
     @property
     def replaces(self) -> bool:
         """Whether the running chat replaces an answer, and the new answer has not begun."""
-        return self._replacing is not None
+        return self._waits_for_answer(self.items)
 
     @property
     def question(self) -> Message | None:
         """The question whose answer the running chat is about to replace."""
         replacement = self._replacing
-        return None if replacement is None else replacement.items[replacement.place]
+        if replacement is None or not self.replaces:
+            return None
+        return replacement.items[replacement.place]
 
     @property
     def pending(self) -> tuple[ApprovalRequest, ...]:
@@ -254,8 +256,8 @@ class ConversationState:
 
     def _put_back(self) -> None:
         """If no message of the new answer was written, go back to the old one."""
-        replaced_by, self._replacing = self._replacing, None
-        if replaced_by is None:
+        replaces, replaced_by, self._replacing = self.replaces, self._replacing, None
+        if replaced_by is None or not replaces:
             return
         self._set(replaced_by.items, Survey(replaced_by.items), replaced_by.pending, open_end=True)
         self._claim = replaced_by.claim
@@ -296,10 +298,7 @@ class ConversationState:
 
         While a write is in progress, do nothing: `leave` adds the missing results later.
         """
-        if self.ledger is None:
-            if isinstance(message, AssistantMessage):
-                self._replacing = None  # replaced
-        elif self.ledger.turn.locked():
+        if self.ledger is not None and self.ledger.turn.locked():
             return
         if self.earlier_messages:  # an earlier life has written this message
             self.earlier_messages = self.earlier_messages[1:]
@@ -453,11 +452,11 @@ class ConversationState:
             self._replacing = None
         self.items += more
 
-    def _waits_for_answer(self, unwritten: Sequence[Message]) -> bool:
-        """Return whether the new answer has no message yet that replaces the old one."""
+    def _waits_for_answer(self, items: Sequence[Message]) -> bool:
+        """Return whether these messages lack the new answer that replaces an old one."""
         if self._replacing is None:
             return False
-        new = unwritten[self._replacing.place :]
+        new = items[self._replacing.place :]
         return not any(isinstance(message, AssistantMessage) for message in new)
 
     async def change(self, message: Message) -> None:
