@@ -77,7 +77,7 @@ from hookline._hooks.registration import Hook
 from hookline._model.model import ModelRequest
 from hookline._record.runtime import CALL, CHILD_RUN, LOCAL, RESULT, RUN, Json
 
-_CALL_VERDICT: Json[CallVerdict] = Json(CallVerdict)
+_CALL_VERDICT: Json[CallVerdict | None] = Json(CallVerdict | None)
 _NOT_DUE: Final = (*FOR_LATER, COMMITTED)
 ABORTED: Final = ToolFailure("not finished: the chat ended", type="Aborted")
 UNSEEN: Final = ToolFailure(
@@ -189,10 +189,10 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             if run.state is PROPOSED and not self.stopping and self._is_asked(run):
                 key = (CALL, self.iteration, run.id)
                 verdict = await chat.runtime.step(key, self._ask_hooks, _CALL_VERDICT, run)
-                if isinstance(verdict.answer, Stop):
+                run.verdict = verdict
+                if verdict is not None and isinstance(verdict.answer, Stop):
                     self.stop = self.stop or verdict.answer
                     self.stopping = True
-                run.verdict = verdict
         # Announced only now: if a hook raises, no call of the group looks as if it had begun.
         for run in group:
             if run.state is PROPOSED:
@@ -208,10 +208,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                 else:
                     self._accept(run, run.verdict)
         if self.stopping:
-            for run in group:
-                if run.state in (READY, ASKING, *FOR_LATER):
-                    run.set(NOT_RUN_AFTER_STOP, "stopped")
-                    run.move(FINAL)
+            _stop(group)
 
     def _is_asked(self, run: CallRun) -> bool:
         """Whether the call's hooks decide about it, or have decided in an earlier life.
@@ -235,25 +232,39 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         elif not (chat.view.preToolCall or run.tool.client):
             run.judged = call
             return False
-        if chat.has_run(self.iteration, run.id):
+        if chat.runtime is not LOCAL and chat.has_run(self.iteration, run.id):
             return False  # decided in an earlier life, without hooks
         if error is not None:
             run.verdict = _failed(call, error)
         return error is None
 
-    async def _ask_hooks(self, run: CallRun) -> CallVerdict:
+    async def _ask_hooks(self, run: CallRun) -> CallVerdict | None:
+        """The verdict of the call's hooks; None if none has a say and its tool runs here."""
         ctx = before_call(self.chat, run, run.call)
-        view, name = self.chat.view, run.call.name
-        hooks, guards = view.preToolCall, view.tool_guards
+        hooks, run.judges = self.chat.view.preToolCall, self.chat.view.tool_guards
         effects: list[tuple[Hook, str]] = []
-        last, end, asks = await intercept(hooks, ctx, self.chat, name, effects=effects)
-        call = last.call
+        last, end, asks = await intercept(hooks, ctx, self.chat, run.call.name, effects=effects)
+        if effects or run.is_for_client:
+            return await self._verdict_of(run, hooks, effects, last.call, end, asks)
+        run.judged = run.call
+        return None
+
+    async def _verdict_of(
+        self,
+        run: CallRun,
+        hooks: Sequence[Hook],
+        effects: Sequence[tuple[Hook, str]],
+        call: ToolCall,
+        end: Any,
+        asks: list[Ask | Approve],
+    ) -> CallVerdict:
+        """The verdict of these hooks, which have left this call and these values."""
         if call.arguments is not run.call.arguments:
             try:
                 arguments = to_json_data(call.arguments)
             except NotJson as exc:
                 issue = f"a hook's arguments: {exc}"
-                return _failed(run.call, ToolArgumentsError(name, (issue,)))
+                return _failed(run.call, ToolArgumentsError(run.call.name, (issue,)))
             # a hook may have replaced arguments that were not an object
             call = call.replace(arguments=arguments, raw=None)
         if end is None and call != run.call:
@@ -264,7 +275,7 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             early = [hook for hook in seen_before if hook.guard]
             end, more = await ask_guards(self.chat, run, early, call)
             asks += [ask for ask in more if ask not in asks]
-        run.judged, run.judges = call, guards
+        run.judged = call
         verdict = self._judge(run, call, end, asks)
         if verdict.asks:
             approval = verdict.approval or await approval_by_rule(self.chat, run.tool, call)
@@ -349,14 +360,16 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
     async def _run(self, run: CallRun) -> None:
         """Run the call to its result; first wait for the answer to its question."""
         chat = self.chat
-        chat.check()
+        if chat.life.broken:
+            chat.check()
         if run.state is ASKING:
             await decide(chat, self.iteration, run)
             chat.check()
         if run.state is READY:
             run.move(RUNNING)
-            key = (RUN, self.iteration, run.id)
-            ran = await chat.runtime.step(key, run_handler, RAN, chat, run)
+            ran = await chat.runtime.step(
+                (RUN, self.iteration, run.id), run_handler, RAN, chat, run
+            )
             if run.state is not RUNNING:  # it was left behind, and the ending has settled it
                 raise CancelledError
             if ran.child is not None:
@@ -366,7 +379,8 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                 ran = await self._run_after_answers(run, ran.child)
             if run.record is not None:
                 run.record = run.record.replace(at=ran.at, duration=ran.duration)
-            run.set(ran.result, ran.outcome)
+            run.result = ran.result
+            run.outcome = ran.outcome
 
     async def _run_after_answers(self, run: CallRun, child: WaitingChild) -> Ran:
         """Wait for the answers for its sub-agent, and run the handler again; repeat if needed."""
@@ -389,7 +403,8 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         if chat.progress.accepted:
             chat.progress.use(run.id)
         if run.state not in FOR_LATER:  # approved for its client, or a sub-agent waits
-            chat.check()  # another call may have ended the chat while this one waited
+            if chat.life.broken:  # another call may have ended the chat while this one waited
+                chat.check()
             if run.state is not FINAL:
                 assert run.result is not None
                 # Hooks see the result as the model would read it.
@@ -397,15 +412,16 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
                 view = chat.view
                 if view.onToolCallResult or view.onToolCallError or chat.runtime is not LOCAL:
                     await ask_hooks(chat, (RESULT, self.iteration, run.id), run)
-            self.stop = self.stop or run.stop
+            if run.stop is not None:
+                self.stop = self.stop or run.stop
             self._report(run)
         for run in self.runs[self.place :]:
-            if run.state in FOR_LATER:
-                self.overtaken = True
-            elif run.state is FINISHED:
+            if run.state is FINISHED:
                 if self.overtaken:
                     chat.conversation.disorder()
                 await commit(chat, run)
+            elif run.state in FOR_LATER:
+                self.overtaken = True
             elif run.state is not COMMITTED:
                 return
             self.place += 1
@@ -513,6 +529,14 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
         )
 
 
+def _stop(runs: Sequence[CallRun]) -> None:
+    """Settle the calls that have not begun: a hook has stopped the chat."""
+    for run in runs:
+        if run.state in (READY, ASKING, *FOR_LATER):
+            run.set(NOT_RUN_AFTER_STOP, "stopped")
+            run.move(FINAL)
+
+
 def _deciders(effects: Sequence[tuple[Hook, str]]) -> dict[str, tuple[str, ...]]:
     """The names and the ids of the hooks that returned a value, for a verdict."""
     ids = [hook.options.id for hook, _ in effects]
@@ -539,7 +563,7 @@ def open_batch(
     runs: list[CallRun] = []
     for part in parts:
         if type(part) is ToolCall:
-            runs.append(CallRun(part.id, part, len(runs), model_call=part))
+            runs.append(CallRun(part.id, part, len(runs), part))
     if not runs:
         return None
     batch = ToolBatch(chat=chat, iteration=iteration, request=request, runs=runs)

@@ -25,7 +25,7 @@ import msgspec
 
 from hookline._base.input import without_surrogates
 from hookline._base.json import clean_text, json_text
-from hookline._base.messages import CallOutcome, MediaPart, RanCall, ToolCall, ToolMessage
+from hookline._base.messages import CallOutcome, RanCall, ToolCall, ToolMessage
 from hookline._base.returns import (
     Answer,
     ApprovalRequest,
@@ -184,12 +184,12 @@ class CallRun(msgspec.Struct, eq=False):
     ) -> ToolMessage:
         """The message with the result for the model."""
         result = self.result
-        media: tuple[MediaPart, ...] = ()
         if isinstance(result, ToolResult):
             value, media = result.value, result.media
             text = value if isinstance(value, str) else json_text(value)
         else:
             assert result is not None
+            media = ()
             error = {"type": clean_text(result.type), "message": clean_text(result.message)}
             text = json_text({"error": error})
         as_made = self.call is self.model_call

@@ -55,7 +55,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     result: ToolResult | ToolFailure
     stop: Stop | None = None
     began: bool = True  # the tool's function was called
-    outcome: CallOutcome | None = None  # None: follows from the result
+    outcome: CallOutcome = "ok"
     at: float | None = None  # when it began, for the record of a call that was decided about
     duration: float | None = None
     child: WaitingChild | None = None  # instead of a result: its sub-agent waits for answers
@@ -154,7 +154,7 @@ async def run_handler(chat: Chat, run: CallRun) -> Ran:
         earlier = await _earlier_result(chat, run)
         if earlier is not None:
             run.ran = isinstance(earlier, ToolResult)
-            return Ran(result=earlier, began=run.ran)
+            return Ran(result=earlier, began=run.ran, outcome="ok" if run.ran else "error")
     handler = _handle if run.tool and not chat.view.aroundToolCall else _with_wrappers
     at = None if run.record is None else chat.runtime.now()
     try:
@@ -163,7 +163,7 @@ async def run_handler(chat: Chat, run: CallRun) -> Ran:
         return Ran(result=WAITS, began=False, child=waits.child_of(run))
     if run.child_answers is not None and isinstance(result, ToolResult):
         run.ran = True
-    outcome = _outcome(run, result) if isinstance(result, ToolFailure) else None
+    outcome = "ok" if isinstance(result, ToolResult) else _outcome(run, result)
     ran = Ran(result=result, stop=run.stop, began=run.ran, outcome=outcome)
     if at is None or not run.ran:
         return ran
@@ -180,12 +180,12 @@ async def _recall(ran: Ran, chat: Chat, run: CallRun) -> None:
 RAN: Final[ChatReturns[Ran]] = ChatReturns(form=Json(Ran), on_replay=_recall)
 
 
-def _outcome(run: CallRun, result: ToolFailure) -> CallOutcome | None:
-    """The outcome of a call that was refused or stopped; None if it follows from the result."""
+def _outcome(run: CallRun, result: ToolFailure) -> CallOutcome:
+    """The outcome of a call that was stopped or refused, or has failed."""
     if result is NOT_RUN_AFTER_STOP:
         return "stopped"
     is_refusal = result is run.refusal or (result.type == "Denied" and not run.ran)
-    return "denied" if is_refusal or isinstance(result.exception, ToolDenied) else None
+    return "denied" if is_refusal or isinstance(result.exception, ToolDenied) else "error"
 
 
 async def _with_wrappers(chat: Chat, run: CallRun) -> CallResult:

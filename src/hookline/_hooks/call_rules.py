@@ -121,53 +121,49 @@ def stop_error() -> CancelledError:
 
 # ── the loop ────────────────────────────────────────────────────────────────────────────────
 
-# Returns the contexts with which the chain goes on, after a hook has returned a value.
-Take: TypeAlias = Callable[[Hook, Any, Any], Sequence[Any]]
+# Returns the context for the next hook, after a hook has returned a value; None ends the chain.
+Take: TypeAlias = Callable[[Hook, Any, Any], Any]
 
 
-async def _drive(
-    hooks: Hooks, ctx: Any, take: Take, firing: Firing, tool: str = ""
-) -> Sequence[Any]:
-    """Call each hook with each context in turn; returns the contexts at the end."""
-    contexts = [ctx]  # more than one, or none, only at onDelta and at the end of a chain
+async def _drive(hooks: Hooks, ctx: Any, take: Take, firing: Firing, tool: str = "") -> Any:
+    """Call each hook in turn; returns the context that the last one has left, or None."""
     watch = firing.watch
     for hook in hooks:
         if hook.tools is not None and tool not in hook.tools:
             continue
-        after: list[Any] = []  # the contexts for the next hook
-        for ctx in contexts:
-            results: Sequence[Any] = (ctx,)
-            if hook.alive:  # checked for each delta, because the hook may be disposed in between
-                start = perf_counter()
-                try:
-                    value = hook.fn(ctx)
-                    if value is not None:
-                        # The class is compared first: it is much faster than isawaitable().
-                        if value.__class__ is CoroutineType or isawaitable(value):
-                            value = await in_time(hook, value, firing.deadlines)
-                        if value is not None:
-                            results = take(hook, ctx, value)
-                except BaseException as exc:
-                    if watch is not None:  # before the failure rule, which may raise
-                        outcome = outcome_of_error(hook, exc)
-                        await watch(hook, outcome, perf_counter() - start, ctx)
-                    denial = excuse(hook, exc)
-                    if denial is not None:
-                        results = take(hook, ctx, denial)
-                else:
-                    if watch is not None:
-                        outcome = outcome_of_value(hook, value)
-                        await watch(hook, outcome, perf_counter() - start, ctx, value)
-                if firing.broken:
-                    raise stop_error()
-            after.extend(results)
-        contexts = after
-    return contexts
+        if not hook.alive:  # checked for each delta, because the hook may be disposed in between
+            continue
+        after = ctx  # the context for the next hook
+        start = perf_counter()
+        try:
+            value = hook.fn(ctx)
+            if value is not None:
+                # The class is compared first: it is much faster than isawaitable().
+                if value.__class__ is CoroutineType or isawaitable(value):
+                    value = await in_time(hook, value, firing.deadlines)
+                if value is not None:
+                    after = take(hook, ctx, value)
+        except BaseException as exc:
+            if watch is not None:  # before the failure rule, which may raise
+                await watch(hook, outcome_of_error(hook, exc), perf_counter() - start, ctx)
+            denial = excuse(hook, exc)
+            if denial is not None:
+                after = take(hook, ctx, denial)
+        else:
+            if watch is not None:
+                outcome = outcome_of_value(hook, value)
+                await watch(hook, outcome, perf_counter() - start, ctx, value)
+        if firing.broken:
+            raise stop_error()
+        if after is None:
+            return None
+        ctx = after
+    return ctx
 
 
-def _ignore(hook: Hook, ctx: Any, value: Any) -> Sequence[Any]:
+def _ignore(hook: Hook, ctx: Any, value: Any) -> Any:
     """Ignore the return value of an observer."""
-    return (ctx,)
+    return ctx
 
 
 async def notify(hooks: Hooks, ctx: Any, firing: Firing = OUTSIDE) -> None:
@@ -199,7 +195,7 @@ async def intercept(
     last, end = ctx, None
     values: list[Any] = []
 
-    def take(hook: Hook, ctx: Any, value: Any) -> Sequence[Any]:
+    def take(hook: Hook, ctx: Any, value: Any) -> Any:
         nonlocal last, end
         for part in parts_of(hook, value):
             act = effect_of(hook, ctx, part, not_allowed)
@@ -207,12 +203,12 @@ async def intercept(
                 effects.append((hook, act))
             if act is END:
                 end = part
-                return ()  # without a context, no further hook runs
+                return None
             if act is KEEP:
                 values.append(part)
             else:
                 last = ctx = _replace(ctx, **{act: part})
-        return (ctx,)
+        return ctx
 
     await _drive(hooks, ctx, take, firing, tool)
     return last, end, values
@@ -228,15 +224,15 @@ async def look(
     end = None
     values: list[Any] = []
 
-    def take(hook: Hook, ctx: Any, value: Any) -> Sequence[Any]:
+    def take(hook: Hook, ctx: Any, value: Any) -> Any:
         nonlocal end
         act = effect_of(hook, ctx, value)
         if act is KEEP:
             values.append(value)
         elif act is END and isinstance(value, refusals):
             end = value
-            return ()
-        return (ctx,)
+            return None
+        return ctx
 
     await _drive(hooks, ctx, take, firing, tool)
     return end, values
@@ -244,10 +240,17 @@ async def look(
 
 async def flow(hooks: Hooks, ctx: Any, firing: Firing = OUTSIDE) -> Sequence[Any]:
     """Call delta hooks: each turns a delta into none, one or several for the later hooks."""
-    return [piece.delta for piece in await _drive(hooks, ctx, _split, firing)]
+    pieces = [ctx]
+    for hook in hooks:
+        after: list[Any] = []
+        for piece in pieces:
+            passed = await _drive((hook,), piece, _split, firing)
+            after += [piece] if passed is piece else passed
+        pieces = after
+    return [piece.delta for piece in pieces]
 
 
-def _split(hook: Hook, ctx: Any, value: Any) -> Sequence[Any]:
+def _split(hook: Hook, ctx: Any, value: Any) -> list[Any]:
     """Make a context for each delta that a hook returned."""
     return [_replace(ctx, delta=delta) for delta in _deltas(hook, ctx, value)]
 
