@@ -8,9 +8,9 @@ from tests.benchmarks.bytecodes import count
 from tests.benchmarks.measure import Work
 from tests.benchmarks.where import a_unit, calls_of_a_unit, calls_ours, text_ours
 
-CALLS = 109
-COROUTINES = 28
-BYTECODES = 3_680
+CALLS = 104
+COROUTINES = 27
+BYTECODES = 3_500
 """The most bytecodes of an iteration with a tool, in CPython 3.11; other versions have others."""
 CHECK = 15
 """The most bytecodes of the check for messages that wait, in CPython 3.11 to 3.14."""

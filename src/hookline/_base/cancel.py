@@ -124,7 +124,7 @@ class Limit(msgspec.Struct, eq=False):
     task: asyncio.Task[object]
     when: float  # by the chat's clock; a pause puts it off
     owner: object  # the tool, or the name of a hook
-    seconds: float
+    seconds: float | None  # None: it never expires
     has_fired: bool = False
     late: asyncio.TimerHandle | None = None  # reports work that ignores its cancellation
 
@@ -179,9 +179,8 @@ class Deadlines:
         """
         task = asyncio.current_task(self._loop or self.enter())
         assert task is not None  # hooks and tools run in tasks
-        seconds = inf if seconds is None else seconds
         began = self._paused_at if self._pauses else self._time()
-        limit = Limit(task, began + seconds, owner, seconds)
+        limit = Limit(task, inf if seconds is None else began + seconds, owner, seconds)
         earlier = task.cancelling()  # by other code, before this work
         self._limits[limit] = None
         if limit.when < self._due:

@@ -270,7 +270,7 @@ class ToolCall(Data, frozen=True, kw_only=True, tag_field="part", tag="call"):
     """The provider's own data, which is sent back to the provider."""
 
     def __post_init__(self) -> None:
-        if type(self.arguments) is not FrozenDict:
+        if self.arguments.__class__ is not FrozenDict:
             own(self, "arguments")
         if self.meta is not None:
             own(self, "meta")
@@ -325,7 +325,7 @@ class ModelAnswer(Data, frozen=True):
     def __post_init__(self) -> None:
         if self.meta is not None:
             own(self, "meta")
-        if type(self.parts) is not tuple:
+        if self.parts.__class__ is not tuple:
             own_tuple(self, "parts")
 
     @property
@@ -539,7 +539,7 @@ class ToolMessage(Stamped, frozen=True, kw_only=True, tag_field="role", tag="too
     compared."""
 
     def __post_init__(self) -> None:
-        if type(self.media) is not tuple:
+        if self.media.__class__ is not tuple:
             own_tuple(self, "media")
 
     if TYPE_CHECKING:  # by scripts/dev/generate.py

@@ -127,9 +127,9 @@ class ToolResult(Data, frozen=True, tag_field="kind", tag="result"):
     """True if the value was cut to `Limits.output_bytes`."""
 
     def __post_init__(self) -> None:
-        if type(self.value) not in READ_ONLY:
+        if self.value.__class__ not in READ_ONLY:
             own(self, "value")
-        if type(self.media) is not tuple:
+        if self.media.__class__ is not tuple:
             own_tuple(self, "media")
 
     if TYPE_CHECKING:  # by scripts/dev/generate.py

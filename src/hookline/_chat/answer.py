@@ -47,39 +47,40 @@ from hookline._model.model import (
     ToolCallChunk,
     without_foreign_items,
 )
-from hookline._record.runtime import LOCAL, Json, Key
+from hookline._record.runtime import LOCAL, Json
 
 
 def ask_model(
-    chat: Chat, key: Key, request: ModelRequest | None, answer: ModelResponse | None
+    chat: Chat, request: ModelRequest | None, answer: ModelResponse | None
 ) -> Awaitable[ModelResponse | Stop]:
     """The model's answer, through aroundRequest, or the answer that a hook has given.
 
     Returns a Stop if a wrapper, or a hook at onDelta, has raised StopChat.
     """
-    source: Any = stream_answer  # a function of the chat, and of the request or the answer
     if answer is not None:
-        source = show_answer
-    elif chat.view.aroundRequest:
-        source = _with_wrappers
-    argument: Any = request if answer is None else answer
-    return chat.runtime.step(key, source, _ANSWER, chat, argument)
+        return show_answer(chat, answer)
+    assert request is not None
+    ask = _with_wrappers if chat.view.aroundRequest else stream_answer
+    return ask(chat, request)
 
 
 async def _recall_answer(
-    response: ModelResponse | Stop, chat: Chat, argument: ModelRequest | ModelResponse
+    response: ModelResponse | Stop,
+    chat: Chat,
+    request: ModelRequest | None,
+    answer: ModelResponse | None,
 ) -> None:
     """Restore the assembly of a recorded answer, and the tools that its wrappers had offered."""
     step = chat.step
     if isinstance(response, ModelResponse):
         _begin_answer(chat).recall(response)
     # A replay runs no wrapper, so the record has the names of the tools.
-    if step.sent_tools is not None and isinstance(argument, ModelRequest):
-        tools = tools_by_name(argument.tools, step.sent_tools)
-        step.final_request = argument.replace(tools=tools)
+    if step.sent_tools is not None and answer is None and request is not None:
+        tools = tools_by_name(request.tools, step.sent_tools)
+        step.final_request = request.replace(tools=tools)
 
 
-_ANSWER: Final[ChatReturns[ModelResponse | Stop]] = ChatReturns(
+ANSWER: Final[ChatReturns[ModelResponse | Stop]] = ChatReturns(
     form=Json(ModelResponse | Stop), on_replay=_recall_answer
 )
 
@@ -154,7 +155,8 @@ async def replay_answer(chat: Chat, response: ModelResponse) -> ModelResponse:
             part = asm.with_id(part, index)
             text = json_text(part.arguments) if part.raw is None else part.raw
             chunk = ToolCallChunk(index=index, arguments=text)
-            await _take_call(chat, chunk, part.id, part.name)
+            if not (chat.view.onDelta and await _is_hidden(chat, chunk, part.id, part.name)):
+                _show_call(chat, chunk, part.id, part.name)
         else:
             whole = SourceChunk(part) if isinstance(part, Source) else FileChunk(part)
             await _take(chat, asm, whole)
@@ -236,7 +238,8 @@ async def _read(chat: Chat, asm: Assembly, request: ModelRequest) -> Finish:
 
 async def _read_chunks(chat: Chat, asm: Assembly, chunks: AsyncIterator[Any]) -> Finish | None:
     """Read the model's chunks to the end. The first branch is the hot path: one event a chunk."""
-    life, view, items, live = chat.life, chat.view, chat.channel.items, chat.live
+    life, view, live = chat.life, chat.view, chat.live
+    items = chat.channel.items
     chat_id, iteration = chat.chat_id, chat.iteration
     limit = remaining = chat.config.limits.answer_bytes
     finish: Finish | None = None
@@ -316,12 +319,14 @@ async def _take(chat: Chat, asm: Assembly, chunk: Delta) -> None:
     The caller has waited for room. Without hooks, nothing is awaited here: a partial answer is
     exactly the shown text.
     """
-    if asm.first is None and chat.step.asking:
+    if asm.first is None:
         asm.first = chat.deadlines.clock()
     if isinstance(chunk, ToolCallChunk):
         if asm.source is not None:
             await _end_source(chat, asm)
-        await _take_call(chat, chunk, *asm.call(chunk))
+        call = asm.call(chunk)
+        if not (chat.view.onDelta and await _is_hidden(chat, chunk, call.id, call.name)):
+            _show_call(chat, chunk, call.id, call.name)
     elif isinstance(chunk, PartEndChunk):
         if asm.source != chunk.part:
             await _end_source(chat, asm)  # a part without text: reasoning that is only signed
@@ -343,11 +348,17 @@ async def _take(chat: Chat, asm: Assembly, chunk: Delta) -> None:
             _finish_part(chat, asm, None)
 
 
-async def _take_call(chat: Chat, chunk: ToolCallChunk, id: str, name: str) -> None:
-    """Show a piece of a call, unless a hook hides it."""
-    if chat.view.onDelta and not await _through(chat, chunk.replace(id=id, name=name)):
-        chat.step.hidden_calls |= {id}
-    elif chat.live:
+async def _is_hidden(chat: Chat, chunk: ToolCallChunk, id: str, name: str) -> bool:
+    """Return whether a hook hides this piece of a call."""
+    if await _through(chat, chunk.replace(id=id, name=name)):
+        return False
+    chat.step.hidden_calls |= {id}
+    return True
+
+
+def _show_call(chat: Chat, chunk: ToolCallChunk, id: str, name: str) -> None:
+    """Show a piece of a call."""
+    if chat.live:
         chat.step.visible = True
         chat.put(
             ToolCallDelta(

@@ -41,7 +41,7 @@ from hookline._chat.request import (
     overrides_of,
 )
 from hookline._chat.resume import deny_step, resume_step
-from hookline._chat.speaker import remember_speaker, take_turn
+from hookline._chat.speaker import SPEAKER, remember_speaker, take_turn
 from hookline._chat.state import Chat, SupervisorPort
 from hookline._chat.steering import may_have_input, take_input
 from hookline._chat.step import GO, NATURAL, WAITING, StepEnd, run_step, say_stop_text
@@ -115,7 +115,7 @@ async def _proceed(chat: Chat, supervisor: SupervisorPort, message: UserMessage 
                     raise MaxStepsError(limit)
                 if may_have_input(chat, answer):
                     await take_input(chat, step, idle=False)
-                if take_turn(chat):
+                if SPEAKER in chat.state and take_turn(chat):
                     overrides = AS_IT_IS  # preChat made these for another speaker
                 step_end = await run_step(chat, overrides, step, answer)
                 answer = None

@@ -17,7 +17,7 @@ from hookline._base.messages import (
     UserMessage,
 )
 from hookline._base.returns import Guide, Stop
-from hookline._chat.answer import ask_model
+from hookline._chat.answer import ANSWER, ask_model
 from hookline._chat.batch import ToolBatch, open_batch
 from hookline._chat.channel import HIGH_WATER
 from hookline._chat.commit import commit, end_answer, take_ids
@@ -59,16 +59,20 @@ async def run_step(
     )
     if isinstance(step_request.answer, Stop):
         return step_request.answer  # the step has not begun
-    chat.check()
+    if chat.life.broken:
+        chat.check()
     chat.progress.steps = iteration + 1
     if len(chat.channel.items) > HIGH_WATER:
         await chat.room()
     chat.put(StepStarted(chat_id=chat.chat_id, iteration=iteration))
 
-    answer = await ask_model(chat, (MODEL, iteration), step_request.request, step_request.answer)
-    response: ModelResponse | Stop | Guide = answer
+    answer = await chat.runtime.step(
+        (MODEL, iteration), ask_model, ANSWER, chat, step_request.request, step_request.answer
+    )
     if isinstance(answer, ModelResponse):
         response = await _keep_answer(chat, answer, step_request.request)
+    else:
+        response = answer
     if not isinstance(response, ModelResponse):
         return await _end_without_answer(chat, response, answer)
 
@@ -90,13 +94,15 @@ async def _keep_answer(
     Without a request, the answer is the text of a Stop and skips onResponse. If a hook returns Stop
     or Guide instead of an answer, nothing is written.
     """
-    response: ModelResponse | Stop | Guide = streamed
+    response = streamed
     try:
         if request is not None and (chat.view.onResponse or chat.runtime is not LOCAL):
-            response = await _ask_on_response(chat, request, streamed)
-        chat.check()
-        if not isinstance(response, ModelResponse):
-            return response
+            decision = await _ask_on_response(chat, request, streamed)
+            if not isinstance(decision, ModelResponse):
+                return decision
+            response = decision
+        if chat.life.broken:
+            chat.check()
         message = AssistantMessage(
             parts=parts_to_store(response.parts),
             finish_reason=response.finish_reason,
@@ -158,7 +164,7 @@ async def _on_response(
 async def say_stop_text(chat: Chat, text: str) -> None:
     """Stream and commit the text of a Stop like an answer. A hook at onDelta may withdraw it."""
     answer = ModelResponse.of(text).replace(finish_reason=chat.last.finish_reason or "stop")
-    streamed = await ask_model(chat, (SAY, chat.iteration), None, answer)
+    streamed = await chat.runtime.step((SAY, chat.iteration), ask_model, ANSWER, chat, None, answer)
     if isinstance(streamed, ModelResponse):
         await _keep_answer(chat, streamed, None)
     else:

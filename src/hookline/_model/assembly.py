@@ -22,7 +22,7 @@ from hookline._model.model import Finish, ModelResponse, ToolCallChunk
 PartKind = Literal["text", "reasoning"]
 
 
-class _Call(msgspec.Struct, eq=False):
+class CallPieces(msgspec.Struct, eq=False):
     """A call that is being assembled. It stands in `Assembly.parts` where its first piece came."""
 
     id: str
@@ -39,14 +39,14 @@ class Assembly(msgspec.Struct, eq=False):
     chat_id: str
     iteration: int
     limit: int  # the most bytes that the arguments of a call may have
-    calls: dict[int, _Call] = {}
+    calls: dict[int, CallPieces] = {}
     parts: list[Any] = []
     pieces: int = 0  # the number of pieces of all complete texts
     source: PartKind | None = None  # the kind that the model is sending
     kind: PartKind | None = None  # the kind of the open part, which hooks may have changed
     text: list[str] = []  # the pieces of the open part
     visible: bool = False  # whether the open part is not blank, so that its pieces are shown
-    began: float = 0.0  # when the model was called
+    began: float | None = None  # when the model was called; None for an answer of a hook
     first: float | None = None  # when its first chunk arrived
     reader_seconds: float = (
         0.0  # how long the chat had waited for its reader when the model was called
@@ -87,27 +87,27 @@ class Assembly(msgspec.Struct, eq=False):
         self.parts.append(clean_part)
         return clean_part
 
-    def call(self, chunk: ToolCallChunk) -> tuple[str, str]:
-        """Add a piece of a call; returns the call's id and name."""
+    def call(self, chunk: ToolCallChunk) -> CallPieces:
+        """Add a piece of a call; returns the call so far."""
         index, text = chunk.index, chunk.arguments
         call = self.calls.get(index)
         if call is None:
             if chunk.name is None:  # an empty name is treated as an unknown tool
                 raise ModelError(f"the first chunk of call {index} must have a name, not {chunk!r}")
             id = unique_id(chunk.id or made_id(self.chat_id, self.iteration, index), self.ids)
-            call = self.calls[index] = _Call(id, clean_text(chunk.name), [text], len(text))
+            call = self.calls[index] = CallPieces(id, clean_text(chunk.name), [text], len(text))
             self.parts.append(call)
         elif text and call.size <= self.limit:  # the rest of longer arguments is of no use
             call.text.append(text)
             call.size += len(text)
         if chunk.meta is not None:
             call.meta = clean_data(chunk.meta)
-        return call.id, call.name
+        return call
 
     def forget(self) -> None:
         """Discard the answer and free its ids."""
         for part in self.parts:
-            if isinstance(part, (_Call, ToolCall)):
+            if isinstance(part, (CallPieces, ToolCall)):
                 self.ids.pop(part.id, None)
                 base = part.id.rpartition("_")[0]
                 if base in self.ids:  # the numbers after this id are free again, too
@@ -130,8 +130,8 @@ class Assembly(msgspec.Struct, eq=False):
         return tuple(self.parts)
 
     def timing(self, now: float, reader_seconds: float) -> Timing | None:
-        """The timing of the call so far; None before the first chunk."""
-        if self.first is None:
+        """The timing of the call so far; None before the first chunk, and without a call."""
+        if self.began is None or self.first is None:
             return None
         chunks = self.pieces + len(self.text) + sum([len(c.text) for c in self.calls.values()])
         return Timing(
@@ -144,10 +144,10 @@ class Assembly(msgspec.Struct, eq=False):
     def finish(self, finish: Finish, timing: Timing | None = None) -> ModelResponse:
         """Complete the answer; `timing` is the timing of the call, if it was measured."""
         # Only the last part of an answer that became too long can be incomplete.
-        cut = self.parts[-1] if self.parts and finish.finish_reason == "length" else None
+        cut = self.parts[-1] if finish.finish_reason == "length" and self.parts else None
         parts: list[ModelPart] = []
         for part in self.parts:
-            if type(part) is _Call:
+            if type(part) is CallPieces:
                 text, raw = "".join(part.text), None
                 arguments: dict[str, Any] = EMPTY
                 try:
@@ -175,7 +175,7 @@ class Assembly(msgspec.Struct, eq=False):
     def partial(self) -> tuple[ModelPart, ...]:
         """The parts of an answer that was cut off, without its calls."""
         self.close()
-        return tuple(part for part in self.parts if not isinstance(part, (_Call, ToolCall)))
+        return tuple(part for part in self.parts if not isinstance(part, (CallPieces, ToolCall)))
 
 
 MAX_ID: Final = 64
@@ -207,14 +207,14 @@ def made_id(chat_id: str, iteration: int, index: int) -> str:
 
 def parts_to_store(parts: tuple[ModelPart, ...]) -> tuple[ModelPart, ...]:
     """The parts as history stores them: without blank text, and with `{}` for invalid arguments."""
-    stored: list[ModelPart] = []
-    for part in parts:
-        if type(part) is ToolCall and part.raw is not None:
-            stored.append(part.replace(raw=None))
-        elif type(part) is not Text or part.text.strip():
-            stored.append(part)
-    out = tuple(stored)
-    return parts if out == parts else out  # the same tuple: nothing has changed
+    stored = tuple(filter(None, map(_part_to_store, parts)))
+    return parts if stored == parts else stored  # the same tuple: nothing has changed
+
+
+def _part_to_store(part: ModelPart) -> ModelPart | None:
+    if type(part) is ToolCall:
+        return part if part.raw is None else part.replace(raw=None)
+    return None if type(part) is Text and not part.text.strip() else part
 
 
 def unique_calls(

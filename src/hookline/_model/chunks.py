@@ -88,7 +88,7 @@ def measure(chunk: Any) -> int:
             raise ModelError(f"the model sent {problem}; fix its adapter")
         # a chunk of a subclass
         text = chunk.arguments if isinstance(chunk, ToolCallChunk) else getattr(chunk, "text", "")
-    return len(text.encode("utf-8", "replace"))
+    return len(text.encode("utf-8", "replace")) if text else 0
 
 
 def _problem(chunk: Any) -> str | None:

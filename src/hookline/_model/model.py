@@ -302,9 +302,9 @@ class ModelRequest(Data, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, system=system, output=None)
 
     def __post_init__(self) -> None:
-        if type(self.tools) is not tuple:
+        if self.tools.__class__ is not tuple:
             own_tuple(self, "tools")
-        if type(self.messages) is not History:  # which is read-only, and not copied at each step
+        if self.messages.__class__ is not History:  # read-only, and not copied at each step
             own_tuple(self, "messages")
 
     if TYPE_CHECKING:  # by scripts/dev/generate.py
