@@ -18,7 +18,7 @@ FULL = HIGH_WATER + 1
 
 def put(channel: Channel, number: int) -> None:
     stream: Any = Agent(ScriptedModel()).chat_stream("hi")
-    chat = new_chat(*stream._input, channel)
+    chat = new_chat(stream._config, stream._input, channel)
     chat.put(StepStarted(chat_id="c", iteration=number))
 
 
@@ -99,7 +99,7 @@ async def test_a_writer_that_is_cancelled_while_it_waits_leaves_the_queue() -> N
     await take(channel)
     await second
     assert last(channel) == 101
-    assert channel.writers == []
+    assert channel.writers == ()
 
 
 async def test_a_writer_that_is_woken_and_cancelled_at_once_passes_its_turn_on() -> None:

@@ -57,7 +57,7 @@ def spawn(work: Coroutine[Any, Any, T], context: Context | None = None) -> async
     nothing may be left to await the task, so the exception is marked as retrieved.
     """
     task = asyncio.get_running_loop().create_task(work, context=context)
-    task.add_done_callback(_retrieve_exit)
+    task.add_done_callback(_retrieve_exit, context=context)
     return task
 
 

@@ -56,7 +56,7 @@ class Channel:
         """The number of the last event of the root chat and all its sub-agents."""
         self.reader: Future[None] | None = None
         """The reader that waits for an event."""
-        self.writers: list[Future[None]] = []
+        self.writers: tuple[Future[None], ...] = ()
         self.unread = unread
         """The chat has no reader."""
 
@@ -107,12 +107,12 @@ class Channel:
     async def _turn(self) -> None:
         """Wait until this writer is woken."""
         waiter: Future[None] = get_running_loop().create_future()
-        self.writers.append(waiter)
+        self.writers += (waiter,)
         try:
             await waiter
         except BaseException:
             if waiter in self.writers:
-                self.writers.remove(waiter)
+                self.writers = tuple([other for other in self.writers if other is not waiter])
             elif not waiter.cancelled():
                 self._wake_writer()  # it was woken and cancelled at once
             raise
@@ -120,7 +120,8 @@ class Channel:
     def _wake_writer(self) -> None:
         """Wake the first writer that waits."""
         while self.writers:
-            waiter = self.writers.pop(0)
+            waiter, *others = self.writers
+            self.writers = tuple(others)
             if not waiter.done():
                 waiter.set_result(None)
                 return

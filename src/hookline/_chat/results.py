@@ -23,6 +23,7 @@ from hookline._tools.scopes import Scope
 from hookline._tools.tool import unknown_tool
 
 NOWHERE: Final = Scope("unknown")  # the scope of a tool that does not exist
+_RESULTS = (ToolResult, ToolFailure)
 _SCALARS = frozenset([type(None), bool, int, float])
 
 # ── as JSON data ────────────────────────────────────────────────────────────────────────────
@@ -30,10 +31,8 @@ _SCALARS = frozenset([type(None), bool, int, float])
 
 def as_result(value: object) -> CallResult:
     """The value that a tool's function returned, as a result."""
-    if isinstance(value, ToolFailure):
-        return with_text(value)
-    if isinstance(value, ToolResult):
-        return as_data(value)
+    if isinstance(value, _RESULTS):
+        return with_text(value) if isinstance(value, ToolFailure) else as_data(value)
     try:
         return ToolResult(to_json_data(value))
     except NotJson as exc:

@@ -54,11 +54,13 @@ async def run_step(
     if chat.config.scopes.observers.waiting:
         await chat.config.scopes.observers.tell()
 
-    step_request = await chat.runtime.step(
+    built = await chat.runtime.step(
         (REQUEST, iteration), build_request, BUILT_REQUEST, chat, overrides, first_answer
     )
-    if isinstance(step_request.answer, Stop):
-        return step_request.answer  # the step has not begun
+    request, answer_of_hook = built.request, built.answer
+    del built  # of many chats that wait for their models, each object counts
+    if isinstance(answer_of_hook, Stop):
+        return answer_of_hook  # the step has not begun
     if chat.life.broken:
         chat.check()
     chat.progress.steps = iteration + 1
@@ -67,10 +69,10 @@ async def run_step(
     chat.put(StepStarted(chat_id=chat.chat_id, iteration=iteration))
 
     answer = await chat.runtime.step(
-        (MODEL, iteration), ask_model, ANSWER, chat, step_request.request, step_request.answer
+        (MODEL, iteration), ask_model, ANSWER, chat, request, answer_of_hook
     )
     if isinstance(answer, ModelResponse):
-        response = await _keep_answer(chat, answer, step_request.request)
+        response = await _keep_answer(chat, answer, request)
     else:
         response = answer
     if not isinstance(response, ModelResponse):
@@ -78,7 +80,7 @@ async def run_step(
 
     # The calls are those of the response: in history bad arguments are `{}`.
     # Wrappers may have offered other tools.
-    request = chat.step.final_request or step_request.request
+    request = chat.step.final_request or request
     batch = open_batch(chat, iteration, response.parts, request)
     return await finish_step(chat, response, batch, overrides)
 

@@ -46,6 +46,7 @@ class ChatStream(Generic[OutT]):
         "__weakref__",
         "_channel",
         "_closed",
+        "_config",
         "_context",
         "_input",
         "_reading",
@@ -56,7 +57,8 @@ class ChatStream(Generic[OutT]):
     def __init__(self, config: Config, input: ChatInput) -> None:
         self.chat_id = input.chat_id
         """Known before the chat has begun."""
-        self._input = config, input
+        self._config = config
+        self._input = input
         self._context: Context | None = copy_context()
         self._supervisor: Supervisor | None = None
         self._channel = Channel()
@@ -105,7 +107,7 @@ class ChatStream(Generic[OutT]):
     def _start(self) -> Supervisor:
         context, self._context = self._context, None
         supervisor = self._supervisor = Supervisor(
-            new_chat(*self._input, self._channel), self._channel
+            new_chat(self._config, self._input, self._channel), self._channel
         )
         supervisor.start(context)
         return supervisor
@@ -147,7 +149,7 @@ class ChatStream(Generic[OutT]):
         again from the beginning. The last item is the output. Raises the exceptions of the stream,
         and UsageError if the chat has no `output=`.
         """
-        form = self._input[0].output
+        form = self._config.output
         if form is None:
             raise UsageError(
                 f"chat {self.chat_id!r} has no output type; pass output= to chat_stream or to the "

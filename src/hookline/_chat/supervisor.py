@@ -120,7 +120,7 @@ class Supervisor:
         self.loop = asyncio.get_running_loop()
         self.chat.supervisor = self
         self.task = spawn(self._main(), context)
-        self.task.add_done_callback(self._done)
+        self.task.add_done_callback(self._done, context=context)
 
     def is_here(self) -> bool:
         """Whether the chat's event loop is the running one."""
