@@ -234,8 +234,9 @@ def test_without_a_command_it_shows_what_there_is(capsys: pytest.CaptureFixture[
         assert command in shown
 
 
-def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--version"]) == 0
+@pytest.mark.parametrize("command", ["", "hooks", "durable", "durable ls", "mcp list"])
+def test_the_version(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command.split(), "--version"]) == 0
     assert capsys.readouterr().out == f"{hookline.__version__}\n"
 
 
