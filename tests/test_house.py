@@ -468,6 +468,7 @@ DOOR_PLANS = {
         "_terminal.clean_text",
         "_terminal.text_layout",
         "_terminal.styled_lines",
+        "_terminal.hook_lines",
         "_terminal.screen",
         "_terminal.call_notes",
         "_terminal.error_texts",

@@ -20,7 +20,7 @@ status = main(sys.argv[1:])
 names = [name.removeprefix("hookline.") for name in sys.modules if name.startswith("hookline.")]
 print(json.dumps([status, names]))
 """
-DOORS = {"durable", "mcp", "providers", "replay", "testing", "web", "workspace"}
+DOORS = {"durable", "hooks", "mcp", "providers", "replay", "testing", "web", "workspace"}
 COMMAND = "cli._commands."
 
 
@@ -30,8 +30,12 @@ COMMAND = "cli._commands."
         ("--help", "", ""),
         ("init project", "init", ""),
         ("hooks --help", "hooks", ""),
-        ("serve --help", "reload serve server workers", "durable providers replay testing web"),
-        ("check --help", "check", "durable mcp providers replay testing web"),
+        (
+            "serve --help",
+            "reload serve server workers",
+            "durable hooks providers replay testing web",
+        ),
+        ("check --help", "check", "durable hooks mcp providers replay testing web"),
     ],
 )
 def test_a_command_imports_only_what_it_needs(
