@@ -52,11 +52,11 @@ def test_a_command_imports_only_what_it_needs(
 
 
 def test_each_command_has_the_same_summary_in_its_help_and_in_the_list(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
     assert main(["--help"]) == 0
-    rows = re.findall(r"^│ ([a-z]+) +(\S.*?) +│$", capsys.readouterr().out, re.MULTILINE)
+    shown = re.sub(r" *│\n│  +", " ", capsys.readouterr().out)  # whole rows
+    rows = re.findall(r"^│ ([a-z]+) +(\S.*?) *│$", shown, re.MULTILINE)
     assert {"chat", "check", "durable", "init", "mcp", "serve"} < {name for name, _ in rows}
     for name, summary in rows:
         assert main([name, "--help"]) == 0
