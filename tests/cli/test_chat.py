@@ -7,7 +7,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests._terminal import Terminal, program
+from tests._programs import in_terminal
+from tests._terminal import Terminal
 
 MODULE = r'''
 import asyncio
@@ -252,8 +253,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def chat(folder: Path, agent: str, *options: str, columns: int = 80, **env: str) -> Terminal:
-    command = program("chat", f"app:{agent}", *options)
-    return Terminal(command, folder, columns=columns, **env)
+    return in_terminal(folder, "chat", f"app:{agent}", *options, columns=columns, **env)
 
 
 def ran(folder: Path) -> list[str]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests._programs import in_terminal, run
 from tests._terminal import Terminal, program
 
 from hookline.cli import main
@@ -44,7 +42,7 @@ def test_the_agent_of_the_page_talks_as_in_its_picture(folder: Path) -> None:
 
 
 def test_the_hooks_of_the_page_are_those_of_its_picture(folder: Path) -> None:
-    with Terminal(program("hooks", "app:agent"), folder) as terminal:
+    with in_terminal(folder, "hooks", "app:agent") as terminal:
         assert terminal.end() == 0
         titles = [line for line in terminal.lines if not line.startswith(" ")]
         assert titles == [
@@ -56,11 +54,9 @@ def test_the_hooks_of_the_page_are_those_of_its_picture(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["chat", "hooks", "serve"])
-def test_every_option_stands_on_the_page(command: str) -> None:
+def test_every_option_stands_on_the_page(command: str, tmp_path: Path) -> None:
     """In a process of its own: the help of a command keeps the width that it was first shown in."""
-    line = [sys.executable, "-m", "hookline", command, "--help"]
-    wide = {**os.environ, "COLUMNS": "200", "PYTHONIOENCODING": "utf-8"}
-    shown = subprocess.run(line, env=wide, capture_output=True, check=True, encoding="utf-8").stdout
+    shown = run(tmp_path, command, "--help", COLUMNS="200").stdout
     options = set(re.findall(r"^│ (--[\w-]+)", shown, re.MULTILINE))
     assert len(options) >= 3
     told = set(re.findall(r"--[\w-]+", PARTS[f"hookline {command}"])) | {"--debug"}
@@ -90,7 +86,7 @@ def test_every_exit_status_stands_on_the_page(
     more = ("-m", "go", "--store", f"sqlite:///{tmp_path}/chats.db")
     statuses = {main(["chat", f"ended:{name}", *more]) for name in ("asks", "fails")}
     statuses |= {main(["--version"]), main(["unknown"])}
-    with Terminal(program("chat", "ended:asks", "-m", "go"), tmp_path) as terminal:
+    with in_terminal(tmp_path, "chat", "ended:asks", "-m", "go") as terminal:
         terminal.expect("Run pay? [y/n/e] ")
         terminal.interrupt()
         statuses.add(terminal.end())

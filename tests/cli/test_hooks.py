@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from rich.cells import cell_len
-from tests._terminal import Terminal, environment, program
+from tests._programs import in_terminal, run
 
 import hookline
 from hookline.cli import main
@@ -87,19 +87,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        program(*arguments),
-        cwd=folder,
-        env=environment(**env),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=50,
-    )
-
-
 # ── hooks ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -172,7 +159,7 @@ def test_hooks_as_json_are_those_of_the_agent(folder: Path) -> None:
 
 @pytest.mark.parametrize("columns", [80, 40])
 def test_the_list_fits_into_a_terminal(folder: Path, columns: int) -> None:
-    with Terminal(program("hooks", "app:agent"), folder, columns=columns) as terminal:
+    with in_terminal(folder, "hooks", "app:agent", columns=columns) as terminal:
         assert terminal.end() == 0
         for line in terminal.lines:
             assert line[0] != " " or line[:9].strip().lstrip("-").isdigit() or not line[:9].strip()
@@ -202,7 +189,7 @@ async def agent():
 @pytest.mark.parametrize("columns", [40, 80])
 def test_a_name_of_any_length_is_shown_whole_and_harmless(tmp_path: Path, columns: int) -> None:
     (tmp_path / "app.py").write_text(LONG)
-    with Terminal(program("hooks", "app:agent"), tmp_path, columns=columns) as terminal:
+    with in_terminal(tmp_path, "hooks", "app:agent", columns=columns) as terminal:
         assert terminal.end() == 0
     assert b"\x1b[2J" not in terminal.raw
     lines = terminal.text.splitlines()
@@ -234,8 +221,9 @@ def test_without_a_command_it_shows_what_there_is(capsys: pytest.CaptureFixture[
         assert command in shown
 
 
-def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--version"]) == 0
+@pytest.mark.parametrize("command", ["", "hooks", "durable", "durable ls", "mcp list"])
+def test_the_version(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command.split(), "--version"]) == 0
     assert capsys.readouterr().out == f"{hookline.__version__}\n"
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests._terminal import Terminal, environment, program
+from tests._programs import in_terminal, run
+from tests._terminal import environment
 
 from hookline import Conversation
 from hookline.cli import main
@@ -25,13 +26,6 @@ from hookline.testing import ScriptedModel
 
 agent = Agent(ScriptedModel(*["Hello."] * 9))
 """
-
-
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = program(*arguments)
-    return subprocess.run(
-        command, cwd=folder, env=environment(), capture_output=True, text=True, input=""
-    )
 
 
 def test_init_writes_an_agent_whose_test_runs(tmp_path: Path) -> None:
@@ -62,7 +56,7 @@ def test_the_test_that_init_writes_calls_no_real_model(tmp_path: Path) -> None:
 
 def test_what_init_writes_is_talked_to(tmp_path: Path) -> None:
     assert run(tmp_path, "init").returncode == 0
-    with Terminal(program("chat", "app:agent"), tmp_path) as terminal:
+    with in_terminal(tmp_path, "chat", "app:agent") as terminal:
         terminal.expect("› ")
         terminal.say("Do I need a hat?")
         terminal.expect("Run weather? [y/n/e] ")
@@ -133,9 +127,7 @@ def test_what_was_typed_is_there_in_the_next_chat(tmp_path: Path) -> None:
     (tmp_path / "demo.py").write_text(AGENT)
     path = tmp_path / "state" / "history"
     for _ in range(2):
-        with Terminal(
-            program("chat", "demo:agent"), tmp_path, HOOKLINE_HISTORY=str(path)
-        ) as terminal:
+        with in_terminal(tmp_path, "chat", "demo:agent", HOOKLINE_HISTORY=str(path)) as terminal:
             terminal.expect("› ")
             if path.exists():
                 terminal.send("\x1b[A")  # arrow up

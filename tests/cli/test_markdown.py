@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from tests._terminal import Terminal, program
+from tests._programs import in_terminal
+from tests._terminal import Terminal
 
 from hookline.cli._terminal.live_markdown import Answer
 from hookline.cli._terminal.markdown import markdown, settled_size
@@ -347,7 +348,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def chat(folder: Path, agent: str, *options: str, **more: Any) -> Terminal:
-    return Terminal(program("chat", f"app:{agent}", *options), folder, **more)
+    return in_terminal(folder, "chat", f"app:{agent}", *options, **more)
 
 
 @pytest.mark.parametrize("rows", [50, 8])

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests._programs import run
 from tests._terminal import Terminal, environment, program
 from tests.wire import Wire, WireServer
 
@@ -128,23 +129,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "breaks.py").write_text("import nothing_of_this_name\n")
     (tmp_path / "typo.py").write_text("def (:\n")
     return tmp_path
-
-
-def run(
-    folder: Path, *arguments: str, stdin: str | None = None, **env: str
-) -> subprocess.CompletedProcess[str]:
-    """The command in pipes; without `stdin` there is nothing to be read."""
-    return subprocess.run(
-        program(*arguments),
-        cwd=folder,
-        env=environment(**env),
-        input=stdin,
-        stdin=subprocess.DEVNULL if stdin is None else None,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=50,
-    )
 
 
 # ── plain output ────────────────────────────────────────────────────────────────────────────
@@ -583,17 +567,8 @@ def test_a_missing_extra_is_named_with_the_line_that_installs_it(
 
 async def piped(folder: Path, *arguments: str, **env: str) -> tuple[int, str, str]:
     """The command beside a server that runs in this loop."""
-    process = await asyncio.create_subprocess_exec(
-        *program(*arguments),
-        cwd=folder,
-        env=environment(**env),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode(), err.decode()
+    done = await asyncio.to_thread(run, folder, *arguments, **env)
+    return done.returncode, done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("target", [[], ["app:agent"]], ids=["without an agent", "of an agent"])

@@ -2,10 +2,9 @@
 
 import asyncio
 import json
-import subprocess
 
 import pytest
-from tests._terminal import environment, program
+from tests._programs import run
 
 from hookline import Agent
 from hookline.durable import chats, client
@@ -47,18 +46,6 @@ async def _store(path):
         model = ScriptedModel([call("pay", amount=5), call("pay", amount=20)], "done")
         agent = Agent(model, tools=[pay], store=store)
         await agent.chat("go", conversation="talk", chat_id="c1")
-
-
-def run(folder, *words):
-    return subprocess.run(
-        program(*words),
-        cwd=folder,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=50,
-    )
 
 
 def folder_with_chats(tmp_path):

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from tests._terminal import Terminal, program
+from tests._programs import in_terminal
+from tests._terminal import Terminal
 
 # Clears the screen, retitles the window, asks the terminal to type, rings, moves, hides, reorders.
 EVIL = "\x1b[2J\x1b]0;owned\x07\x1b[6n\x9b2J\x08\x7f\r\x0b\u202e\u2066\ufeff\U000e0041end"
@@ -92,8 +93,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def chat(folder: Path, agent: str, *options: str, columns: int = 80, **env: str) -> Terminal:
-    command = program("chat", f"app:{agent}", *options, "-m", "go")
-    return Terminal(command, folder, columns=columns, **env)
+    return in_terminal(folder, "chat", f"app:{agent}", *options, "-m", "go", columns=columns, **env)
 
 
 def check(terminal: Terminal) -> None:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from hookline import ApprovalRequest, ToolCall, ToolFailure, ToolResult
-from hookline.cli._terminal.call_notes import add_up
 from hookline.cli._terminal.clean_text import prose, strict
+from hookline.cli._terminal.hook_lines import HookRun, add_up, hook_line
 from hookline.cli._terminal.prompts import editable
-from hookline.cli._terminal.styled_lines import HookRun, call_line, hook_line, question, result_text
+from hookline.cli._terminal.styled_lines import call_line, question, result_text
 from hookline.cli._terminal.text_layout import INDENT, Flow, break_words, fit, fold
 from hookline.testing import call, raw_call
 

@@ -191,3 +191,21 @@ For example:
 
 Exit status: 0 all servers are listed, 1 the connection to a server failed.
 """
+
+DURABLE: Final = """Look after the durable chats of an engine.
+
+For example:
+
+  hookline durable ls sqlite:///jobs.db --state quarantined
+  hookline durable counts sqlite:///jobs.db
+  hookline durable show sqlite:///jobs.db booking-7
+  hookline durable pending sqlite:///jobs.db booking-7
+  hookline durable answer sqlite:///jobs.db booking-7 booking-7.call_1 --approve
+  hookline durable retry sqlite:///jobs.db booking-7
+  hookline durable send sqlite:///jobs.db booking-7 "Two seats, please."
+  hookline durable abort sqlite:///jobs.db booking-7 --force
+  hookline durable drain sqlite:///jobs.db --timeout 60s
+  hookline durable resume sqlite:///jobs.db
+  hookline durable cleanup sqlite:///jobs.db --older-than 30d
+  hookline durable check sqlite:///jobs.db app:agent
+"""

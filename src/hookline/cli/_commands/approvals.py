@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from hookline.cli._options import Debug
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
 from hookline.cli._terminal.styled_lines import Line
@@ -30,7 +31,7 @@ def approvals(
     ] = None,
     revoke: Annotated[str | None, Parameter(help="The id of a rule to remove.")] = None,
     output: Output = "text",
-    debug: Annotated[bool, Parameter(help="Show tracebacks of errors.")] = False,
+    debug: Debug = False,
 ) -> int:
     """List the remembered approvals of a store, or revoke one."""
     rules = asyncio.run(_rules(store, conversation, revoke))
@@ -76,7 +77,7 @@ def review(
     /,
     *,
     output: Output = "text",
-    debug: Annotated[bool, Parameter(help="Show tracebacks of errors.")] = False,
+    debug: Debug = False,
 ) -> int:
     """Compare the decisions of a reviewer with the answers of people."""
     report = read_reviews(file)

@@ -1,321 +1,89 @@
-"""`hookline chat`: the turns of a conversation, each in an event loop, with prompts between them.
-
-A turn may end normally, by an error, or by Ctrl-C; none of these ends the program. A call that asks
-for approval also ends the turn: the conversation keeps the question (in its store, if it has one),
-and the answer begins the next turn. So a program that is killed at a question loses nothing.
-"""
+"""`hookline chat`: its options."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-import re
-import signal
-import sys
-import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from functools import partial
-from shlex import join
-from typing import Literal, TextIO
+from typing import Annotated, Literal
 
-from hookline import ApprovalRequest, Approve, ChatStream, Deny, __version__
-from hookline.cli._commands.chat_setup import ChatOptions, Talk, log_to, open_talk, watch
-from hookline.cli._commands.conversations import entitle
-from hookline.cli._commands.workspace import COMMANDS, greeting, is_command
-from hookline.cli._target import MakeDeps, deps_at, locate
-from hookline.cli._terminal.clean_text import strict
-from hookline.cli._terminal.error_texts import (
-    FAILED,
-    INTERRUPTED,
-    OK,
-    USAGE,
-    WAITS,
-    error_line,
-    trace,
-)
-from hookline.cli._terminal.output import JsonView, PlainView, TerminalView, View
-from hookline.cli._terminal.prompts import LeftError, Prompts
-from hookline.cli._terminal.screen import Screen, is_terminal
-from hookline.errors import ApprovalError, ConversationBusyError, StreamStateError, UsageError
-from hookline.events import SentMessage
+from cyclopts import Parameter
 
-Ending = Literal["done", "aborted", "failed", "useless"]
+from hookline.cli._commands.chat_session import run
+from hookline.cli._commands.chat_setup import ChatOptions
+from hookline.cli._commands.workspace import WorkspaceOptions
+from hookline.cli._options import Debug, Deps, Target
 
 
-def chat(options: ChatOptions) -> int:
-    """Run the chat of a command line; returns the exit status. Raises errors in its options."""
-    if options.agent is None and options.model is None:
-        raise UsageError(
-            "name an agent, as in `hookline chat app:agent` (the variable `agent` of app.py in "
-            "this folder), or a model, as in `hookline chat --model openai:gpt-5-mini`"
+def chat(
+    agent: Target | None = None,
+    /,
+    *,
+    message: Annotated[
+        str | None,
+        Parameter(
+            alias="-m", allow_leading_hyphen=True, help="Send this message, print the answer, exit."
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        Parameter(help="The model; replaces the agent's model, and also works without an agent."),
+    ] = None,
+    conversation: Annotated[
+        str | None, Parameter(help="The id of the conversation to continue or start.")
+    ] = None,
+    store: Annotated[
+        str | None, Parameter(help="The store for conversations, such as sqlite:///chats.db.")
+    ] = None,
+    mcp: Annotated[
+        list[str] | None,
+        Parameter(help="A file, such as mcp.json, with MCP servers for the agent."),
+    ] = None,
+    deps: Deps = None,
+    resume: Annotated[
+        bool, Parameter(help="Continue the most recently changed conversation of the store.")
+    ] = False,
+    hooks: Annotated[
+        Literal["all", "decisions"] | None,
+        Parameter(help="Show each hook as it fires; decisions: only hooks that decided something."),
+    ] = None,
+    output: Annotated[
+        Literal["text", "json"],
+        Parameter(help="json: every event of the chat on its own line."),
+    ] = "text",
+    workspace: Annotated[
+        str | None,
+        Parameter(help="A folder for the agent to work in, with tools and a sandbox for commands."),
+    ] = None,
+    mode: Annotated[
+        Literal["read", "ask", "edits"],
+        Parameter(help="With --workspace: only read; ask before changes; or edit without asking."),
+    ] = "ask",
+    allow: Annotated[
+        list[str] | None,
+        Parameter(help="With --workspace: a rule for what may run, such as 'bash(npm test)'."),
+    ] = None,
+    no_sandbox: Annotated[
+        bool, Parameter(help="With --workspace: run commands with all your rights, after asking.")
+    ] = False,
+    debug: Debug = False,
+) -> int:
+    """Talk to an agent in this terminal."""
+    place = None
+    if workspace is not None:
+        place = WorkspaceOptions(
+            path=workspace, mode=mode, allow=tuple(allow or ()), sandbox=not no_sandbox
         )
-    signal.signal(signal.SIGTERM, _terminated)
-    screen = Screen()
-    log_to(screen, debug=options.debug)
-    text = options.message
-    if text is None and not is_terminal(sys.stdin):
-        text = _all_of(sys.stdin)
-    if text is None and options.output == "json":
-        raise UsageError("--output json needs a message: add -m '…', or pipe it in")
-    if text is not None and not text.strip():
-        raise UsageError("the message is empty: pass -m '…', or pipe a text in")
-    target = None if options.agent is None else locate(options.agent)
-    make_deps = deps_at(options.deps)
-    with asyncio.Runner() as runner:
-        opening = open_talk(options, target)
-        talk = runner.run(opening.__aenter__())
-        try:
-            session = Session(options, talk, make_deps, screen, runner)
-            return session.converse() if text is None else session.once(text)
-        finally:
-            screen.still()
-            screen.echo()
-            runner.run(opening.__aexit__(None, None, None))
-
-
-class Session:
-    """A conversation with an agent, from the first turn to the last."""
-
-    def __init__(
-        self,
-        options: ChatOptions,
-        talk: Talk,
-        make_deps: MakeDeps,
-        screen: Screen,
-        runner: asyncio.Runner,
-    ) -> None:
-        self._options = options
-        self._talk = talk
-        self._make_deps = make_deps
-        self._screen = screen
-        self._runner = runner
-        self._start_time = time.time()
-        self._converses = False  # the terminal is ours until the user leaves
-        self._prompts = Prompts(screen)
-        self._asks = self._prompts.can_ask and options.output == "text"
-        if options.output == "json":
-            self._view: View = JsonView()
-        else:
-            self._view = TerminalView(screen) if screen.live else PlainView(screen)
-        if options.hooks:
-            watch(talk.agent, self._view, decisions=options.hooks == "decisions")
-
-    # ── one message ─────────────────────────────────────────────────────────────────────────
-
-    def once(self, text: str) -> int:
-        """Send one message, and ask the questions before and after its answer."""
-        if self._waiting() and not self._asks:
-            return self._waits()
-        try:
-            ending = self._settle()
-            if ending == "done":
-                ending = self._say(text)
-            while ending == "done" and self._waiting():
-                if not self._asks:
-                    return self._waits()
-                ending = self._settle()
-        except LeftError:
-            self._postponed()
-            return WAITS
-        except KeyboardInterrupt:
-            self._postponed()
-            return INTERRUPTED
-        return {"done": OK, "aborted": INTERRUPTED, "failed": FAILED, "useless": USAGE}[ending]
-
-    def _waits(self) -> int:
-        talk, options = self._talk, self._options
-        names = ", ".join(request.call.name for request in talk.conversation.pending)
-        again = ["hookline", "chat", *([options.agent] if options.agent else [])]
-        again += ["--model", options.model] if options.model else []
-        again += ["--deps", options.deps] if options.deps else []
-        again += [word for path in options.mcp for word in ("--mcp", path)]
-        again += ["--conversation", talk.conversation.id]
-        again += ["--store", without_password(options.store)] if options.store else []
-        notice = f"waiting for an approval ({names}); to answer, run in a terminal: {join(again)}"
-        self._screen.fault(strict(f"hookline: {notice}"))
-        return WAITS
-
-    # ── many messages ───────────────────────────────────────────────────────────────────────
-
-    def converse(self) -> int:
-        """Read and answer messages until the user leaves."""
-        self._greet()
-        self._converses = True
-        while True:
-            try:
-                if self._settle() == "useless":
-                    return USAGE
-            except LeftError:
-                self._postponed()
-                return OK
-            except KeyboardInterrupt:
-                self._postponed()
-            try:
-                self._screen.say("")
-                text = self._prompts.message()
-            except LeftError:
-                return OK
-            except KeyboardInterrupt:
-                return INTERRUPTED
-            if self._talk.workspace is not None and is_command(text):
-                self._command(text.strip())
-            elif text and self._say(text) == "useless":
-                return USAGE
-
-    def _command(self, name: str) -> None:
-        """Show or undo the changes of a workspace."""
-        assert self._talk.workspace is not None
-        if name not in COMMANDS:
-            self._screen.say(f"There is no command {name}; /diff shows and /undo undoes changes.")
-            return
-        for text, style in self._runner.run(COMMANDS[name](self._talk.workspace, self._start_time)):
-            self._screen.say(strict(text), style)
-
-    def _greet(self) -> None:
-        say, talk = self._screen.say, self._talk
-        target = self._options.target
-        title = f"{talk.agent.name} ({target})" if talk.agent.name != target else target
-        say(strict(f"hookline {__version__} · {title}"))
-        if talk.is_stored:
-            count = len(talk.conversation.messages)
-            many = "1 message" if count == 1 else f"{count} messages"
-            say(strict(f"conversation {talk.conversation.id}: {many}"))
-        if talk.workspace is not None:
-            for text, style in self._runner.run(greeting(talk.workspace)):
-                say(strict(text), style)
-        say("Ctrl-C stops an answer, Enter sends a line into it, Ctrl-D leaves.")
-
-    # ── questions ───────────────────────────────────────────────────────────────────────────
-
-    def _waiting(self) -> tuple[ApprovalRequest, ...]:
-        """Return the questions that can still be answered."""
-        now = time.time()
-        pending = self._talk.conversation.pending
-        return tuple(
-            request for request in pending if request.expires is None or request.expires > now
+    return run(
+        ChatOptions(
+            agent=agent,
+            message=message,
+            model=model,
+            conversation=conversation,
+            resume=resume,
+            store=store,
+            mcp=tuple(mcp or ()),
+            deps=deps,
+            hooks=hooks,
+            output=output,
+            debug=debug,
+            workspace=place,
         )
-
-    def _settle(self) -> Ending:
-        """Ask pending questions, and resume; raises LeftError and KeyboardInterrupt."""
-        ending: Ending = "done"
-        talk = self._talk
-        while ending == "done" and talk.conversation.pending:
-            waiting = self._waiting()
-            if not waiting:
-                self._screen.say("A question has expired: its tool call does not run.")
-                return ending
-            answers: dict[str, Approve | Deny] = {}
-            for number, request in enumerate(waiting, 1):
-                answers[request.id] = self._prompts.decision(request, number, len(waiting))
-            ending = self._turn(partial(talk.agent.resume_stream, talk.conversation, answers))
-        return ending
-
-    def _postponed(self) -> None:
-        if not self._talk.conversation.pending:
-            return
-        if self._talk.is_stored:
-            self._screen.say("Not answered: no waiting call has run. You can answer later.", "mark")
-        else:
-            self._screen.say("Not answered: no waiting call has run.", "mark")
-
-    # ── a turn ──────────────────────────────────────────────────────────────────────────────
-
-    def _say(self, text: str) -> Ending:
-        talk = self._talk
-        if self._asks or talk.is_stored:
-            conversation = talk.conversation
-            ending = self._turn(partial(talk.agent.chat_stream, text, conversation=conversation))
-            if talk.is_stored:
-                self._runner.run(entitle(talk.conversation))
-            return ending
-        # Nobody can be asked, so calls that need an approval are denied.
-        return self._turn(partial(talk.agent.chat_stream, text))
-
-    def _turn(self, begin: Callable[..., ChatStream]) -> Ending:
-        """Run one chat to its end, with deps of its own."""
-        try:
-            stream = begin(deps=self._runner.run(self._make_deps()))
-            self._runner.run(self._play(stream))
-            return "done" if _has_response(stream) else "aborted"
-        except KeyboardInterrupt:  # before the chat has begun, while its deps are made
-            self._screen.say("■ stopped: interrupted", "mark")
-            return "aborted"
-        except Exception as exc:
-            self._screen.fault(error_line(exc, "the chat"))
-            if self._options.debug:
-                print(trace(exc), file=sys.stderr)
-            passing = (ConversationBusyError, ApprovalError)
-            useless = isinstance(exc, UsageError) and not isinstance(exc, passing)
-            return "useless" if useless else "failed"
-
-    async def _play(self, stream: ChatStream) -> None:
-        loop = asyncio.get_running_loop()
-        aborting = False
-
-        def on_interrupt(*_: object) -> None:
-            nonlocal aborting
-            if aborting:  # the chat does not end, or blocks the loop
-                self._screen.give_back()
-                os._exit(INTERRUPTED)
-            aborting = True
-            loop.call_soon_threadsafe(stream.abort, "interrupted")
-
-        messages: list[SentMessage] = []
-
-        def on_line(text: str) -> None:
-            if self._talk.workspace is not None and is_command(text):
-                self._screen.say("This command works between two answers.")
-            else:
-                messages.append(stream.send(text))
-
-        before = signal.signal(signal.SIGINT, on_interrupt)
-        with self._prompts.lines(on_line) if self._converses else nullcontext():
-            try:
-                async with stream:
-                    async for event in stream:
-                        self._view.event(event)
-            finally:
-                signal.signal(signal.SIGINT, before)
-                self._view.end()
-                self._tell_returned(messages)
-
-    def _tell_returned(self, messages: Sequence[SentMessage]) -> None:
-        """Show the messages that the answer has not taken."""
-        for message in messages:
-            if message.status == "returned":
-                words = f"not delivered, {message.reason}: {message.message.text}"
-                self._screen.say(strict(words), "mark")
-
-
-def _all_of(stream: TextIO | None) -> str:
-    return "" if stream is None else stream.buffer.read().decode(errors="replace").rstrip("\n")
-
-
-def without_password(url: str) -> str:
-    """Return the URL without its password."""
-    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:…@", url)
-
-
-def _terminated(*_: object) -> None:
-    raise SystemExit(128 + signal.SIGTERM)  # unwinds, so that the spinner restores the cursor
-
-
-def _has_response(stream: ChatStream) -> bool:
-    try:
-        _ = stream.response
-    except StreamStateError:
-        return False
-    return True
-
-
-def with_values(arguments: Sequence[str]) -> list[str]:
-    """Expand `--hooks` of `hookline chat` without a value to all hooks."""
-    expanded: list[str] = []
-    ours = arguments[:1] == ["chat"]  # other commands may pass words on
-    for before, word, after in zip(["", *arguments], arguments, [*arguments[1:], ""], strict=False):
-        expanded.append(word)
-        text = before in ("-m", "--message")
-        if ours and word == "--hooks" and not text and after not in ("all", "decisions"):
-            expanded.append("all")
-    return expanded
+    )

@@ -15,9 +15,9 @@ from hookline.cli._commands.conversations import latest
 from hookline.cli._commands.workspace import WorkspaceOptions, open_workspace
 from hookline.cli._target import as_agent
 from hookline.cli._terminal.clean_text import strict
+from hookline.cli._terminal.hook_lines import HookRun
 from hookline.cli._terminal.output import View
 from hookline.cli._terminal.screen import Screen
-from hookline.cli._terminal.styled_lines import HookRun
 from hookline.errors import UsageError
 from hookline.hooks import RequestPrefix, watch_prefix
 from hookline.mcp import connect, load

@@ -8,11 +8,13 @@ import logging
 from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
+from cyclopts import Parameter
 
 from hookline import ToolCall
+from hookline.cli._options import Debug, Deps, Target
 from hookline.cli._probe.second_process import SecondProcess
 from hookline.cli._target import as_agent, deps_at, locate
 from hookline.cli._terminal.clean_text import strict
@@ -68,11 +70,18 @@ def _call_in(line: str, where: str) -> Line:
     return call(data.name, data.arguments), data.expect, data.secret
 
 
-def check(target: str, path: str, screen: Screen, *, deps: str | None) -> int:
-    """Probe each call; returns 1 if one passes a guard by, or if a guard was never asked."""
+def check(
+    agent: Target,
+    /,
+    *,
+    probe: Annotated[str, Parameter(help="A file with one call a line, as JSON.")],
+    deps: Deps = None,
+    debug: Debug = False,
+) -> int:
+    """Send calls over the paths to their tools, and report those that a guard lets pass."""
     logging.getLogger("hookline").setLevel(logging.ERROR)  # the notes say it once
-    value, calls = locate(target), calls_in(path)
-    return asyncio.run(_check(value, target, calls, screen, deps=deps))
+    value, calls = locate(agent), calls_in(probe)
+    return asyncio.run(_check(value, agent, calls, Screen(), deps=deps))
 
 
 async def _check(
@@ -83,6 +92,7 @@ async def _check(
     *,
     deps: str | None,
 ) -> int:
+    """Probe each call; returns 1 if one passes a guard by, or if a guard was never asked."""
     agent, make_deps = await as_agent(value, target), deps_at(deps)
     results: list[tuple[Probe, Expected]] = []
     async with aclosing(SecondProcess(target, deps)) as second:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
+from cyclopts import Parameter
 from rich.cells import cell_len
 
 from hookline import Conversation, Store
+from hookline.cli._options import Debug
 from hookline.cli._terminal.clean_text import strict
+from hookline.cli._terminal.screen import Screen
 from hookline.cli._terminal.styled_lines import Line, cut
 from hookline.cli._terminal.text_layout import fit, pad
 from hookline.errors import HooklineError
@@ -79,3 +83,23 @@ def as_json(conversations: Iterable[ConversationInfo]) -> str:
     return json.dumps(
         [json.loads(conversation.to_json()) for conversation in conversations], indent=2
     )
+
+
+def conversations(
+    store: Annotated[str, Parameter(help="A store, such as sqlite:///chats.db.")],
+    /,
+    *,
+    output: Annotated[
+        Literal["text", "json"], Parameter(help="json: a list of conversations.")
+    ] = "text",
+    debug: Debug = False,
+) -> int:
+    """List the conversations of a store, the most recently changed first."""
+    rows = asyncio.run(conversations_in(store))
+    screen = Screen()
+    if output == "json":
+        print(as_json(rows))
+        return 0
+    for line in listing(rows, screen.width if screen.live else 120):
+        screen.line(line)
+    return 0

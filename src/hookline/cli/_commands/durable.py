@@ -12,7 +12,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from cyclopts import App, Parameter
 
-from hookline import ApprovalRequest, Approve, Deny
+from hookline import ApprovalRequest, Approve, Deny, __version__
+from hookline.cli import _help
 from hookline.cli._commands.durable_lines import (
     chat_row,
     chat_rows,
@@ -24,6 +25,7 @@ from hookline.cli._commands.durable_lines import (
     seconds_of,
     verdict_row,
 )
+from hookline.cli._options import Debug
 from hookline.cli._target import as_agent, locate, whole
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
@@ -50,24 +52,6 @@ Url = Annotated[
 Id = Annotated[str, Parameter(help="The id of the chat.")]
 Output = Annotated[Literal["text", "json"], Parameter(help="json: the same as JSON.")]
 
-HELP: Final = """Look after the durable chats of an engine.
-
-For example:
-
-  hookline durable ls sqlite:///jobs.db --state quarantined
-  hookline durable counts sqlite:///jobs.db
-  hookline durable show sqlite:///jobs.db booking-7
-  hookline durable pending sqlite:///jobs.db booking-7
-  hookline durable answer sqlite:///jobs.db booking-7 booking-7.call_1 --approve
-  hookline durable retry sqlite:///jobs.db booking-7
-  hookline durable send sqlite:///jobs.db booking-7 "Two seats, please."
-  hookline durable abort sqlite:///jobs.db booking-7 --force
-  hookline durable drain sqlite:///jobs.db --timeout 60s
-  hookline durable resume sqlite:///jobs.db
-  hookline durable cleanup sqlite:///jobs.db --older-than 30d
-  hookline durable check sqlite:///jobs.db app:agent
-"""
-
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
@@ -78,12 +62,12 @@ class Options:
     admin: Annotated[
         str | None, Parameter(help="Restate's admin API. Defaults to port 9070 of the same host.")
     ] = None
-    debug: Annotated[bool, Parameter(help="Show tracebacks of errors.")] = False
+    debug: Debug = False
 
 
 DEFAULTS: Final = Options()
 
-app = App(name="durable", help=HELP, help_format="plaintext")
+app = App(name="durable", help=_help.DURABLE, help_format="plaintext", version=__version__)
 
 
 def _run(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
+from cyclopts import Parameter
 from rich.cells import cell_len
 
 from hookline import HookInfo
+from hookline.cli._options import Debug, Target
+from hookline.cli._target import as_agent, locate
 from hookline.cli._terminal.clean_text import strict
+from hookline.cli._terminal.screen import Screen
 from hookline.cli._terminal.styled_lines import Line, cut
 from hookline.cli._terminal.text_layout import break_words, pad
 from hookline.points import TABLE
@@ -102,3 +107,24 @@ def as_json(hooks: Iterable[HookInfo], *, every: bool) -> str:
         for point, group in by_point(hooks, every=every)
     ]
     return json.dumps(data, indent=2)
+
+
+def hooks(
+    agent: Target,
+    /,
+    *,
+    all: Annotated[bool, Parameter(help="Include points without hooks.")] = False,
+    output: Annotated[
+        Literal["text", "json"], Parameter(help="json: a list of points, each with its hooks.")
+    ] = "text",
+    debug: Debug = False,
+) -> int:
+    """List an agent's hooks by point, in the order in which they fire."""
+    hook_infos = asyncio.run(as_agent(locate(agent), agent)).hooks()
+    screen = Screen()
+    if output == "json":
+        print(as_json(hook_infos, every=all))
+        return 0
+    for line in listing(hook_infos, screen.width if screen.live else 100, every=all):
+        screen.line(line)
+    return 0

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
+from cyclopts import Parameter
+
+from hookline.cli._options import Debug
 from hookline.cli._terminal.clean_text import strict
 from hookline.errors import UsageError
 
@@ -67,7 +70,7 @@ if __name__ == "__main__":
 FILES: Final = {"app.py": APP, "test_app.py": TEST}
 
 
-def init(folder: str) -> list[str]:
+def _write(folder: str) -> list[str]:
     """Write the files; returns the lines to print. Raises UsageError if a file already exists."""
     place = Path(folder)
     existing = [name for name in FILES if (place / name).exists()]
@@ -92,3 +95,15 @@ def init(folder: str) -> list[str]:
         "  hookline serve app:agent     serves a chat page",
         "HOOKLINE_MODEL=openai:gpt-5-mini selects a real model.",
     ]
+
+
+def init(
+    folder: Annotated[str, Parameter(help="The folder to write to; created if missing.")] = ".",
+    /,
+    *,
+    debug: Debug = False,
+) -> int:
+    """Write an agent with a tool, a hook and a test."""
+    for line in _write(folder):
+        print(line)
+    return 0

@@ -6,9 +6,15 @@ import asyncio
 import json
 import logging
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from cyclopts import App, Parameter
+
+from hookline import __version__
+from hookline.cli import _help
+from hookline.cli._options import Debug, Target
 from hookline.cli._target import as_agent, locate
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
@@ -16,8 +22,11 @@ from hookline.cli._terminal.styled_lines import Line, cut
 from hookline.errors import UsageError
 from hookline.mcp import MCPServer, load, serve_stdio
 
+app = App(name="mcp", help=_help.MCP, help_format="plaintext", version=__version__)
 
-def serve(agent: str, *, debug: bool) -> int:
+
+@app.default
+def serve(agent: Target, /, *, debug: Debug = False) -> int:
     """Serve an agent on stdin and stdout until stdin is closed; return the exit status."""
     # stdout belongs to the protocol: output of the agent's module goes to stderr.
     logging.basicConfig(stream=sys.stderr, format="%(name)s: %(message)s")
@@ -37,7 +46,22 @@ async def _serve(value: Any, target: str) -> None:
         await serve_stdio(agent)
 
 
-def listing(source: str, arguments: list[str], *, output: Literal["text", "json"]) -> int:
+@app.command(name="list", help=_help.MCP_LIST)
+def listing(
+    source: Annotated[str, Parameter(help="A file of servers, a URL, or a command.")],
+    /,
+    *arguments: Annotated[
+        str,
+        Parameter(
+            help="Arguments of the command, or names of servers in the file.",
+            allow_leading_hyphen=True,
+        ),
+    ],
+    output: Annotated[
+        Literal["text", "json"], Parameter(help="json: include the schemas of the tools.")
+    ] = "text",
+    debug: Debug = False,
+) -> int:
     """Show the tools of the servers that a file, a URL or a command names."""
     servers = _servers(source, arguments)
     rows = asyncio.run(_rows_of(servers))
@@ -65,10 +89,10 @@ def _lines(row: dict[str, Any]) -> list[Line]:
     return lines
 
 
-def _servers(source: str, arguments: list[str]) -> list[MCPServer]:
+def _servers(source: str, arguments: Sequence[str]) -> list[MCPServer]:
     if source.startswith(("http://", "https://")):
         if arguments:
-            raise UsageError(f"a URL takes no arguments; leave out {arguments}")
+            raise UsageError(f"a URL takes no arguments; leave out {[*arguments]}")
         return [MCPServer.http(source)]
     if source.endswith(".json"):
         servers = load(source)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
+from cyclopts import Parameter
 from rich.cells import cell_len
 
 from hookline.cli._terminal.clean_text import strict
+from hookline.cli._terminal.screen import Screen
 from hookline.cli._terminal.styled_lines import Line, cut
 from hookline.cli._terminal.text_layout import pad
 from hookline.models import MODEL_ENTRY_POINTS
@@ -61,3 +63,19 @@ def _key(row: dict[str, Any]) -> str:
 def as_json() -> str:
     """Return the rows as JSON in ASCII."""
     return json.dumps(rows(), indent=2)
+
+
+def models(
+    *,
+    output: Annotated[
+        Literal["text", "json"], Parameter(help="json: a list of providers.")
+    ] = "text",
+) -> int:
+    """List the providers that a model's name may begin with."""
+    screen = Screen()
+    if output == "json":
+        print(as_json())
+        return 0
+    for line in listing(screen.width if screen.live else 120):
+        screen.line(line)
+    return 0

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import AsyncExitStack
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+from cyclopts import Parameter
 
 from hookline import Agent, HookDef
-from hookline.cli._target import deps_at, object_at
+from hookline.cli._options import Debug, Deps, Target
+from hookline.cli._target import as_agent, deps_at, locate, object_at, whole
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
 from hookline.durable import client
 from hookline.errors import UsageError
-from hookline.replay import Record, Report, replay
+from hookline.replay import Record, Report
+from hookline.replay import replay as replay_chats
 
 UNITS: Final = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
@@ -67,7 +72,7 @@ def since_of(text: str | None, now: float) -> float | None:
         ) from None
 
 
-async def run(located: Awaitable[Agent[Any]], options: ReplayOptions, screen: Screen) -> int:
+async def _run(located: Awaitable[Agent[Any]], options: ReplayOptions, screen: Screen) -> int:
     """Replay the chats and print the report; returns 1 for a verdict that `--fail-on` names."""
     if options.queue is not None and not options.is_durable:
         raise UsageError(
@@ -81,7 +86,7 @@ async def run(located: Awaitable[Agent[Any]], options: ReplayOptions, screen: Sc
         records: Any = options.records
         if options.is_durable:
             records = await stack.enter_async_context(client(records, queue=options.queue))
-        report = await replay(
+        report = await replay_chats(
             records, await located, hooks=hooks, without=options.without, since=since, deps=deps
         )
     _show(report, options, screen)
@@ -100,3 +105,50 @@ def _show(report: Report, options: ReplayOptions, screen: Screen) -> None:
         return
     for line in report.table(options.limit).splitlines():
         screen.line([("", strict(line))])
+
+
+def replay(
+    records: Annotated[
+        str,
+        Parameter(help="A store's URL; or a store, a cassette or an audit file."),
+    ],
+    agent: Target,
+    /,
+    *,
+    durable: Annotated[
+        bool, Parameter(help="The records are the logs of an engine of durable chats.")
+    ] = False,
+    queue: Annotated[str | None, Parameter(help="The queue of the durable chats.")] = None,
+    hook: Annotated[
+        list[str] | None, Parameter(help="module:attribute of a hook definition to add.")
+    ] = None,
+    without: Annotated[
+        list[str] | None, Parameter(help="The id or name of a hook to leave out.")
+    ] = None,
+    since: Annotated[str | None, Parameter(help="Only what is newer: 7d, 12h, or a date.")] = None,
+    deps: Deps = None,
+    html: Annotated[str | None, Parameter(help="Write the report to this file, too.")] = None,
+    fail_on: Annotated[
+        list[str] | None, Parameter(help="Exit with 1 for a verdict such as denied or allowed.")
+    ] = None,
+    limit: Annotated[
+        int, Parameter(converter=whole, help="How many verdicts the table lists.")
+    ] = 50,
+    output: Annotated[Literal["text", "json"], Parameter(help="json: the whole report.")] = "text",
+    debug: Debug = False,
+) -> int:
+    """Show what a change of an agent's hooks would have done to recorded chats."""
+    options = ReplayOptions(
+        records=records,
+        hooks=tuple(hook or ()),
+        without=tuple(without or ()),
+        since=since,
+        deps=deps,
+        html=html,
+        fail_on=tuple(fail_on or ()),
+        as_json=output == "json",
+        limit=limit,
+        is_durable=durable,
+        queue=queue,
+    )
+    return asyncio.run(_run(as_agent(locate(agent), agent), options, Screen()))

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
+from cyclopts import App, Parameter
 
+from hookline import __version__
+from hookline.cli import _help
+from hookline.cli._terminal.clean_text import strict
+from hookline.cli._terminal.error_texts import FAILED
+from hookline.cli._terminal.screen import Screen
 from hookline.workspace import Mode, Rules, Snapshot, Workspace
 
 Lines = list[tuple[str, str]]
@@ -48,7 +55,7 @@ async def greeting(workspace: Workspace) -> Lines:
     return lines
 
 
-async def check(path: str) -> tuple[Lines, bool]:
+async def _check(path: str) -> tuple[Lines, bool]:
     """Say what works in a folder on this machine, and whether everything does."""
     async with Workspace(path) as workspace:
         problem = await workspace.check()
@@ -106,3 +113,18 @@ COMMANDS: Final[dict[str, Callable[[Workspace, float], Coroutine[Any, Any, Lines
 def is_command(text: str) -> bool:
     """Return whether a line is meant as a command: a slash and one word."""
     return re.fullmatch(r"\s*/[a-z]+\s*", text) is not None
+
+
+app = App(name="workspace", help=_help.WORKSPACE, help_format="plaintext", version=__version__)
+
+
+@app.command(help=_help.WORKSPACE)
+def check(
+    path: Annotated[str, Parameter(help="The folder; by default, this one.")] = ".", /
+) -> int:
+    """Say what the tools of a workspace can do on this machine."""
+    lines, works = asyncio.run(_check(path))
+    screen = Screen()
+    for text, style in lines:
+        screen.line([(style, strict(text))])
+    return 0 if works else FAILED

@@ -1,4 +1,4 @@
-"""Notes for terminals and pipes: calls, statuses, hooks, and the end of a chat."""
+"""Notes for terminals and pipes: calls, statuses, and the end of a chat."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Final
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
 from hookline.cli._terminal.styled_lines import (
-    HookRun,
     call_line,
     cut,
     file_line,
@@ -99,20 +98,3 @@ class Calls:
             self._screen.say(strict(f"■ stopped: {reason}"), "mark")
         elif event.response.stop_reason not in (None, APPROVAL):
             self._screen.say(strict(f"■ stopped: {event.response.stop_reason}"), "mark")
-
-
-def add_up(hooks: list[HookRun], run: HookRun) -> list[HookRun]:
-    """Add a hook to the list; repeated hooks at deltas are counted."""
-    for place, earlier in enumerate(hooks):
-        if (earlier.point, earlier.hook) == (run.point, run.hook) and run.point == "onDelta":
-            outcomes = [one.outcome for one in (earlier, run) if one.outcome != "ok"]
-            total = HookRun(
-                chat_id=run.chat_id,
-                point=run.point,
-                hook=run.hook,
-                outcome=outcomes[0] if outcomes else "ok",
-                seconds=earlier.seconds + run.seconds,
-                times=earlier.times + 1,
-            )
-            return [*hooks[:place], total, *hooks[place + 1 :]]
-    return [*hooks, run]

@@ -12,12 +12,13 @@ import sys
 from typing import Any, Protocol
 
 from hookline import AssistantMessage, Response, UserMessage
-from hookline.cli._terminal.call_notes import APPROVAL, Calls, add_up
+from hookline.cli._terminal.call_notes import APPROVAL, Calls
 from hookline.cli._terminal.clean_text import prose, strict
 from hookline.cli._terminal.error_texts import FAILED
+from hookline.cli._terminal.hook_lines import HookRun, add_up, hook_line, prefix_line
 from hookline.cli._terminal.live_markdown import Answer
 from hookline.cli._terminal.screen import Screen
-from hookline.cli._terminal.styled_lines import HookRun, Line, cut, hook_line, prefix_line
+from hookline.cli._terminal.styled_lines import Line, cut
 from hookline.cli._terminal.text_layout import Flow
 from hookline.events import (
     ChatAborted,

@@ -1,4 +1,4 @@
-"""Calls, hooks, questions and ends of chats, as lines of styled pieces. Pure.
+"""Calls, questions and ends of chats, as lines of styled pieces. Pure.
 
 A `Line` is a list of pieces; each piece has a style or its name, and a clean text. Of the
 terminal this module knows only the width.
@@ -9,15 +9,13 @@ from __future__ import annotations
 import json
 from typing import Any, Final, TypeAlias
 
-import msgspec
 from rich.cells import cell_len
 from rich.style import Style
 
 from hookline import ApprovalRequest, File, Image, Source, ToolCall, ToolFailure, ToolResult
 from hookline.cli._terminal.clean_text import strict
-from hookline.cli._terminal.text_layout import fit, fold, pad
+from hookline.cli._terminal.text_layout import fit, fold
 from hookline.events import Status, ToolCallFinished
-from hookline.hooks import RequestPrefix
 
 Piece: TypeAlias = tuple[str | Style, str]
 Line: TypeAlias = list[Piece]
@@ -137,59 +135,6 @@ def status_text(event: Status) -> str:
         fields = ", ".join(f"{strict(str(key))}={compact(value)}" for key, value in data.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         return f"{strict(event.type)}: {fields}"
     return f"{strict(event.type)}: {compact(data)}"
-
-
-# ── hooks ───────────────────────────────────────────────────────────────────────────────────
-
-
-class HookRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a hook, or several runs in a row."""
-
-    chat_id: str
-    point: str
-    hook: str
-    outcome: str
-    seconds: float
-    times: int = 1
-
-
-POINT: Final = 18  # cells of the columns, if there is space
-NAME: Final = 28
-
-
-def hook_line(run: HookRun, width: int) -> Line:
-    """Show a hook that ran: its point, name, decision and duration."""
-    decided = run.outcome + (f" ×{run.times}" if run.times > 1 else "")
-    took = f" {_duration(run.seconds)}"
-    room = width - 2 - cell_len(decided) - len(took)
-    point, name = strict(run.point), strict(run.hook).rpartition("<locals>.")[2]
-    if room >= POINT + NAME:
-        point, name = pad(point, POINT - 1) + " ", pad(name, NAME - 1) + " "
-    else:
-        point = fit(point, max(6, min(cell_len(point), room // 2 - 1))) + " "
-        name = fit(name, max(4, room - cell_len(point) - 1)) + " "
-    line: Line = [("hook", f"· {point}"), ("dim", name)]
-    return cut([*line, (style_of(run.outcome), decided), ("dim", took)], width)
-
-
-def prefix_line(figure: RequestPrefix, width: int) -> Line:
-    """Show what of a request a prompt cache can reuse, and which hook has moved the rest."""
-    prefix = figure.prefix
-    line: Line = [
-        ("hook", "· prompt cache "),
-        ("dim", f"{prefix.share:.0%} of the request reusable"),
-    ]
-    if figure.hook is not None:
-        line.append(("mark", f", {strict(figure.hook)} moved {prefix.differs}"))
-    return cut(line, width)
-
-
-def _duration(seconds: float) -> str:
-    if seconds >= 10:
-        return f"{seconds:.0f} s"
-    if seconds >= 1:
-        return f"{seconds:.1f} s"
-    return f"{seconds * 1000:.1f} ms" if seconds >= 0.001 else f"{seconds * 1000:.2f} ms"
 
 
 # ── questions ───────────────────────────────────────────────────────────────────────────────
