@@ -160,7 +160,7 @@ DOOR_PLANS = {
         "_audits",
         "_sources",
         "_fork",
-        "_outside",
+        "_offline",
         "_player",
         "_report",
         "_replay",
