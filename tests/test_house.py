@@ -301,7 +301,7 @@ DOOR_PLANS = {
         "_client.connection",
         "_client.names",
         "_client.results",
-        "_client.transport.logs",
+        "_client.transport.sdk_log",
         "_client.transport.process",
         "_client.transport.http",
         "_client.call",
