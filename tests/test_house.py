@@ -144,10 +144,10 @@ DOOR_PLANS = {
     "stores": (
         "_schema",
         "_url",
-        "_database",
+        "_connections",
         "_rows",
         "_leases",
-        "_sql",
+        "_sql_store",
     ),
     "formats": (
         "_read",
@@ -918,7 +918,7 @@ LONG_MODULES = {
     "cli._main": "every command with its options",
     "cli._commands.durable": "every command with its options",
     "mcp._client.server": "a server's connection and its scope live and die together",
-    "stores._sql": "each method of a store with its one transaction",
+    "stores._sql_store": "each method of a store with its one transaction",
     "_conversations.store": "the protocol of a store, and the values that it takes",
     "web._protocols.ag_ui.encoder": "the frames of each change",
     "web._protocols.ai_sdk.encoder": "the frames of each change",
