@@ -32,7 +32,7 @@ from hookline._conversations.store import check_id
 from hookline.errors import UsageError
 from hookline.mcp._client.transport.process import MAX_MESSAGE
 from hookline.providers import OpenAIModel
-from hookline.providers._adapter.http import MAX_ERROR, MAX_VALUES
+from hookline.providers._adapter.http_limits import MAX_ERROR, MAX_VALUES
 from hookline.providers._adapter.sse import MAX_EVENT
 from hookline.stores import SQLStore
 from hookline.web.relay import RedisRelay

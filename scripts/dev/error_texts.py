@@ -36,16 +36,15 @@ TEXT_AT = {"HookOptionError": 2, "ToolDefinitionError": 1, "Refused": 1}
 MAKERS = {
     "formats/_read.py:refuse": ("formats/", "UsageError", (1,)),
     "providers/_adapter/errors/failures.py:malformed": ("providers/", "MalformedStreamError", (0,)),
-    "providers/_adapter/parts.py:refuse": ("providers/", "BadRequestError", (1, 2)),
+    "providers/_adapter/request_parts.py:refuse": ("providers/", "BadRequestError", (1, 2)),
     "testing/_script.py:_misfits": ("testing/_script.py", "ScriptError", (0,)),
 }
 # What is raised to be caught again in its own package, and told as an error that is in the list.
 SIGNALS = {
     "_tools/issues.py:decode_foreign": "an issue of ToolArgumentsError",
     "_tools/schema.py:reference": "the reason in a ToolDefinitionError",
-    "providers/_adapter/parts.py:text_in": "MalformedStreamError",
-    "providers/_adapter/parts.py:index_in": "MalformedStreamError",
-    "providers/_adapter/parts.py:name_in": "MalformedStreamError",
+    "providers/_adapter/json_fields.py:text_in": "MalformedStreamError",
+    "providers/_adapter/json_fields.py:index_in": "MalformedStreamError",
     "providers/_adapter/streaming.py:parse_json": "MalformedStreamError",
     "providers/openai_chat/_reader.py:take": "MalformedStreamError",
     "providers/openai_chat/_reader.py:_call": "MalformedStreamError",

@@ -21,7 +21,7 @@ from tests._postgres import database_of_our_own
 
 from hookline import Agent
 from hookline.durable import Client
-from hookline.durable._polled.jobs import Jobs
+from hookline.durable._polled.worker_operations import Jobs
 from hookline.durable.postgres._connection import Connections
 from hookline.durable.sqlite._file import File
 from hookline.runtimes import Journal

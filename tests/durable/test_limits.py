@@ -22,9 +22,9 @@ from tests.web._server import eventually
 from hookline import Agent, Approve, Ask, tool
 from hookline.durable import Client, check_chats
 from hookline.durable._polled.claims import Claim, Selection
-from hookline.durable._polled.deaths import TRIAL, Toll
-from hookline.durable._polled.machine import LastCall, new_name
 from hookline.durable._polled.suspects import Suspects
+from hookline.durable._shared.deaths import TRIAL, Toll
+from hookline.durable._shared.same_machine import LastCall, new_name
 from hookline.durable.restate._slots import Slots, Suspect
 from hookline.errors import QueueFullError, UsageError
 from hookline.runtimes import Durable
@@ -335,7 +335,7 @@ async def test_a_worker_takes_over_at_once_from_one_whose_process_is_gone(
     engine: Engine, client: Client
 ) -> None:
     await client.start("Hi.", chat_id="one")
-    program = "from hookline.durable._polled.machine import new_name; print(new_name())"
+    program = "from hookline.durable._shared.same_machine import new_name; print(new_name())"
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE
     )
@@ -351,7 +351,7 @@ async def test_a_worker_takes_over_at_once_from_one_whose_process_is_gone(
 
 
 _NOTES = (
-    "import sys; from hookline.durable._polled.machine import LastCall\n"
+    "import sys; from hookline.durable._shared.same_machine import LastCall\n"
     "for place in sys.argv[1:]:\n"
     "    call = LastCall(place); call.open(); call.note('first'); call.note('last')"
 )

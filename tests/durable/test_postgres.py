@@ -19,7 +19,7 @@ from tests.web._server import eventually
 
 from hookline import Agent, Approve, tool
 from hookline.durable._polled.database import Statement, Work
-from hookline.durable._polled.jobs import Jobs, Signs
+from hookline.durable._polled.worker_operations import Jobs, Signs
 from hookline.durable.postgres import chats
 from hookline.durable.postgres._connection import Connections
 from hookline.errors import StoreError

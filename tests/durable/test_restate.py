@@ -14,10 +14,10 @@ from tests.durable._engines import free_port
 
 from hookline import Agent, Approve
 from hookline.durable._job import encode_outcome
-from hookline.durable._polled.deaths import Toll
+from hookline.durable._shared.deaths import Toll
 from hookline.durable.restate import Chats, chats
 from hookline.durable.restate._deaths import toll_of, undone_by
-from hookline.durable.restate._journal import mark
+from hookline.durable.restate._journal_entries import mark
 from hookline.errors import RemoteChatError, StoreError, UsageError
 from hookline.runtimes import Batch, Durable, Line
 from hookline.testing import ScriptedModel

@@ -24,7 +24,7 @@ from tests.web.test_site import text_of as text_in
 
 from hookline import Agent, Ask, MemoryStore, Text, UserMessage
 from hookline.durable._job import Job, encode_job, run_job
-from hookline.durable._polled.jobs import Jobs
+from hookline.durable._polled.worker_operations import Jobs
 from hookline.errors import UsageError
 from hookline.events import ChatAborted, ChatDone, ChatStarted
 from hookline.hooks import redact

@@ -17,7 +17,7 @@ import pytest
 
 from hookline import Agent, MemoryStore
 from hookline.durable import Client, chats, client
-from hookline.durable._polled.jobs import Jobs, Signs
+from hookline.durable._polled.worker_operations import Jobs, Signs
 from hookline.durable.sqlite import Worker
 from hookline.durable.sqlite._file import File
 from hookline.errors import StoreError, UsageError

@@ -26,10 +26,10 @@ from hookline.testing import (
     call,
     probe,
 )
-from hookline.testing._guard_family import FAMILY_PATHS
-from hookline.testing._guard_paths import PATHS
+from hookline.testing._guards.path_table import PATHS
+from hookline.testing._guards.sub_agent_tools import SUB_AGENT_PATHS
 from hookline.testing.doors import DOOR_PATHS
-from hookline.testing.doors._mcp import MCP_PATHS
+from hookline.testing.doors._mcp_paths import MCP_PATHS
 
 RAN = []
 
@@ -296,7 +296,7 @@ async def test_a_guard_of_a_supervisor_is_proved_for_the_tools_of_its_sub_agents
     with pytest.raises(AssertionError) as info:
         await assert_denied(boss_of(leads=leads), BAD)
     assert [line.split(":")[0].strip() for line in str(info.value).splitlines()[1:]] == [
-        *FAMILY_PATHS
+        *SUB_AGENT_PATHS
     ]
     assert RAN == []
 
@@ -480,7 +480,7 @@ agent = Agent(ScriptedModel(), tools=[clerk.as_tool()], hooks=[deny_commands("rm
 """
     assert check(tmp_path, DENIED, app=boss) == (
         0,
-        [f'ok    bash {{"command": "rm -rf /"}}  denied on {len(FAMILY_PATHS)} paths'],
+        [f'ok    bash {{"command": "rm -rf /"}}  denied on {len(SUB_AGENT_PATHS)} paths'],
     )
     status, lines = check(tmp_path, ASKED, app=boss)
     assert (status, lines[1]) == (1, "      ran: chat")

@@ -23,7 +23,7 @@ from hookline.errors import (
     ModelError,
 )
 from hookline.mcp import MCPServer, connect
-from hookline.providers._adapter.http import MAX_ERROR, MAX_VALUES, PIECE, Messages, hooks
+from hookline.providers._adapter.http_limits import MAX_ERROR, MAX_VALUES, PIECE, Messages, hooks
 from hookline.providers._adapter.sse import MAX_EVENT, EventTooLarge
 from hookline.providers._adapter.streaming import parse_json
 from hookline.providers.kit import server_sent_events

@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 from hookline import Agent
-from hookline.durable._check import Replay, check_chats
 from hookline.durable._client import Client
+from hookline.durable._deploy_check import Replay, check_chats
 from hookline.durable._job import MakeDeps, Relay
 from hookline.durable._status import ChatStatus, Counts
 from hookline.durable._timeline import ChatMessage, Event

@@ -47,7 +47,7 @@ _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _request: Final = msgspec.json.Decoder(ApprovalRequest)
 
 
-class Board(Operated, Protocol):
+class Operations(Operated, Protocol):
     """The operations of an engine; all texts are JSON."""
 
     async def add(self, id: str, job: str, /) -> object:
@@ -82,8 +82,8 @@ class Board(Operated, Protocol):
 class Client:
     """Starts, answers, aborts and awaits durable chats by their ids, from any process."""
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
 
     async def __aenter__(self) -> Client:
         return self
@@ -133,7 +133,7 @@ class Client:
             trace=current_trace(),
         )
         id = os.urandom(10).hex() if chat_id is None else _check_id(chat_id)
-        await self._board.add(id, encode_job(job))
+        await self._operations.add(id, encode_job(job))
         return id
 
     async def pending(self, chat_id: str) -> tuple[ApprovalRequest, ...]:
@@ -141,7 +141,7 @@ class Client:
 
         Raises UsageError for an id that no chat can have.
         """
-        questions = await self._board.questions(_check_id(chat_id))
+        questions = await self._operations.questions(_check_id(chat_id))
         return tuple([_request.decode(text) for text in questions])
 
     async def answer(self, chat_id: str, answers: Mapping[str, Decision]) -> None:
@@ -165,7 +165,7 @@ class Client:
                     f"the answer to {id!r} cannot be stored: {exc}; pass JSON as the arguments of "
                     "Approve, and text as the reason of Deny"
                 ) from exc
-        wrong = await self._board.answer(_check_id(chat_id), encoded, current_trace())
+        wrong = await self._operations.answer(_check_id(chat_id), encoded, current_trace())
         if wrong is not None:
             raise ApprovalError(
                 f"chat {chat_id!r} has no pending approval {wrong!r}: the approval was "
@@ -198,7 +198,7 @@ class Client:
         except (TypeError, ValueError) as exc:
             raise UsageError(f"message={message!r} must be JSON: {exc}; pass JSON data") from exc
         most = MAX_QUEUED
-        sending = await self._board.send(chat_id, id, body, most, interrupts)
+        sending = await self._operations.send(chat_id, id, body, most, interrupts)
         while sending in ("repeated", "full"):
             messages = await self.sent(chat_id)
             if sending == "repeated":
@@ -207,7 +207,7 @@ class Client:
             if decided + MAX_QUEUED == most:
                 break
             most = decided + MAX_QUEUED
-            sending = await self._board.send(chat_id, id, body, most, interrupts)
+            sending = await self._operations.send(chat_id, id, body, most, interrupts)
         reasons = {"over": TOO_LATE, "full": f"{MAX_QUEUED} messages wait already"}
         return ChatMessage(
             message=sent.message,
@@ -239,9 +239,9 @@ class Client:
             raise UsageError(f"reason={reason!r} of an abort must be text")
         if force:
             outcome = aborted_outcome(chat_id, reason)
-            if await self._board.discard(_check_id(chat_id), outcome, "aborted"):
+            if await self._operations.discard(_check_id(chat_id), outcome, "aborted"):
                 return True
-        return await self._board.abort(_check_id(chat_id), text)
+        return await self._operations.abort(_check_id(chat_id), text)
 
     @overload
     async def result(
@@ -274,7 +274,7 @@ class Client:
         not fit, and StoreError if the engine is not reachable.
         """
         async with asyncio.timeout(timeout):
-            text = await self._board.result(_check_id(chat_id))
+            text = await self._operations.result(_check_id(chat_id))
         response = read_outcome(text)
         if output is None:
             return response
@@ -313,25 +313,25 @@ class Client:
             before=before,
             limit=limit,
         )
-        return tuple(await self._board.chats(check_query(query)))
+        return tuple(await self._operations.chats(check_query(query)))
 
     async def status(self, chat_id: str) -> ChatStatus:
         """Return the state of a chat. Raises UsageError for an unknown chat."""
-        for status in await self._board.chats(Query(id=_check_id(chat_id))):
+        for status in await self._operations.chats(Query(id=_check_id(chat_id))):
             return status
         raise UsageError(f"there is no durable chat {chat_id!r} here; start it first")
 
     async def queues(self) -> tuple[str, ...]:
         """Return the queues that have chats. Raises UsageError if the database has no tables."""
-        return tuple(await self._board.queues())
+        return tuple(await self._operations.queues())
 
     async def counts(self) -> Counts:
         """Return the figures of the queue."""
-        return await self._board.counts()
+        return await self._operations.counts()
 
     async def record(self, chat_id: str) -> Record:
         """Return all that the engine knows about a chat. Raises UsageError for an unknown chat."""
-        return await self._board.record(_check_id(chat_id))
+        return await self._operations.record(_check_id(chat_id))
 
     async def timeline(self, chat_id: str) -> tuple[Event, ...]:
         """Return what has happened to a chat: its lives, steps, questions and answers.
@@ -363,7 +363,7 @@ class Client:
         """
         words = "an operator put this chat into quarantine"
         outcome = encode_outcome(chat_id, RemoteChatError(chat_id, "Quarantined", words))
-        if not await self._board.discard(_check_id(chat_id), outcome, "quarantined"):
+        if not await self._operations.discard(_check_id(chat_id), outcome, "quarantined"):
             raise UsageError(f"chat {chat_id!r} runs or is over; abort() it, or wait for its end")
 
     async def drain(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109
@@ -373,7 +373,7 @@ class Client:
         be started, answered and aborted. Raises TimeoutError if calls run for longer than `timeout`
         seconds; the queue stays drained. Raises UsageError on Restate: stop the workers instead.
         """
-        await self._board.drain()
+        await self._operations.drain()
         async with asyncio.timeout(timeout):
             still = 0
             while still < 2:  # a claim may have begun just before
@@ -382,14 +382,14 @@ class Client:
 
     async def resume(self) -> None:
         """Let the workers of this queue take chats again, after `drain`."""
-        await self._board.resume()
+        await self._operations.resume()
 
     async def retry(self, chat_id: str) -> None:
         """Queue a quarantined chat again, with no deaths.
 
         Raises UsageError if the chat is not quarantined.
         """
-        if not await self._board.retry(_check_id(chat_id)):
+        if not await self._operations.retry(_check_id(chat_id)):
             state = (await self.status(chat_id)).state
             raise UsageError(
                 f"chat {chat_id!r} is {state}, not quarantined; pass the id of a quarantined chat"
@@ -400,7 +400,7 @@ class Client:
 
         Raises UsageError if the chat is not over.
         """
-        if not await self._board.delete(_check_id(chat_id)):
+        if not await self._operations.delete(_check_id(chat_id)):
             raise UsageError(f"chat {chat_id!r} cannot be deleted before it is over; use abort()")
 
     async def delete_conversation(self, conversation: str) -> int:
@@ -408,18 +408,18 @@ class Client:
 
         Chats that wait end without an outcome. Delete the conversation in its store too.
         """
-        return await self._board.forget(conversation)
+        return await self._operations.forget(conversation)
 
     async def cleanup(self, *, older_than: float) -> int:
         """Delete the chats that ended more than `older_than` seconds ago; returns their number.
 
         Quarantined chats stay. Workers do this by themselves, after their `retention`.
         """
-        return await self._board.cleanup(time.time() - older_than)
+        return await self._operations.cleanup(time.time() - older_than)
 
     async def aclose(self) -> None:
         """Close the connections; the next call of a method opens new connections."""
-        await self._board.aclose()
+        await self._operations.aclose()
 
 
 def _check_id(chat_id: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from hookline import Response
 from hookline.errors import UsageError
 from hookline.otel._conventions import names
-from hookline.otel._telemetry import DEFAULT, Telemetry, kit_of
+from hookline.otel._telemetry import DEFAULT, Telemetry, emitter_of
 
 
 def record_evaluation(
@@ -28,17 +28,17 @@ def record_evaluation(
     """
     if score is None and label is None and explanation is None:
         raise UsageError("record_evaluation() needs score=, label= or explanation=")
-    kit = kit_of(telemetry)
-    context = None if kit is None else kit.ended_chats.get(response.chat_id)
-    if kit is None or context is None:
+    emitter = emitter_of(telemetry)
+    context = None if emitter is None else emitter.ended_chats.get(response.chat_id)
+    if emitter is None or context is None:
         return False
     values = {
         names.EVALUATION_NAME: name,
         names.EVALUATION_SCORE: score,
-        names.EVALUATION_LABEL: None if label is None else kit.content.word(label),
-        names.EVALUATION_WHY: None if explanation is None else kit.content.text(explanation),
+        names.EVALUATION_LABEL: None if label is None else emitter.content.word(label),
+        names.EVALUATION_WHY: None if explanation is None else emitter.content.text(explanation),
         names.CHAT_ID: response.chat_id,
     }
     attributes = {key: value for key, value in values.items() if value is not None}
-    kit.events.emit(names.EVALUATION_EVENT, "INFO", attributes, context)
+    emitter.events.emit(names.EVALUATION_EVENT, "INFO", attributes, context)
     return True

@@ -18,7 +18,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.trace import ProxyTracerProvider
 
 from hookline.errors import UsageError
-from hookline.otel._emit.failures import report
+from hookline.otel._emit.own_failures import report
 
 Protocol = Literal["http/protobuf", "grpc"]
 

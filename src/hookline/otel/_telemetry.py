@@ -29,10 +29,10 @@ from hookline.models import Prices, price_function
 from hookline.otel._chat.hooks import Tracing
 from hookline.otel._conventions.names import SEMCONVS
 from hookline.otel._emit.content import ATTRIBUTE, CAPTURES, Capture, Content, Redact
-from hookline.otel._emit.failures import report
+from hookline.otel._emit.emitter import Attributes, Emitter
 from hookline.otel._emit.log_events import Events
 from hookline.otel._emit.metrics import Instruments
-from hookline.otel._emit.providers import Attributes, Kit
+from hookline.otel._emit.own_failures import report
 from hookline.otel._emit.spans import innermost
 
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -154,7 +154,7 @@ class Telemetry:
             tracer = NoOpTracer()
         capture: Capture = self._capture if self._capture is not None else _captured()
         content = Content(capture, self._redact, self._max_text, self._max_attribute)
-        kit = Kit(
+        emitter = Emitter(
             tracer,
             Instruments(meter, self._semconv, core=self._core),
             Events(self._loggers, __version__, schema),
@@ -167,24 +167,24 @@ class Telemetry:
             price=self._price,
             attributes=self._attributes,
         )
-        return Tracing(kit)
+        return Tracing(emitter)
 
 
 DEFAULT = Telemetry()
 _in_block: ContextVar[Telemetry | None] = ContextVar("hookline_otel_used", default=None)
 
 
-def kit_of(telemetry: Telemetry) -> Kit | None:
-    """Return the kit of its chats; None before the first chat."""
+def emitter_of(telemetry: Telemetry) -> Emitter | None:
+    """Return the emitter of its chats; None before the first chat."""
     tracing = telemetry._tracing  # pyright: ignore[reportPrivateUsage]
-    return None if tracing is None else tracing.kit
+    return None if tracing is None else tracing.emitter
 
 
 def default_bus(keys: Collection[object]) -> HookBus[Any] | None:
     """Return the hooks for an agent without `telemetry=`; a nested chat gets the outer hooks."""
     op = innermost()
     if op is not None and not op.closed:
-        return op.kit.source.bus_for_chat(keys)
+        return op.emitter.source.bus_for_chat(keys)
     return (_in_block.get() or DEFAULT).bus_for_chat(keys)
 
 

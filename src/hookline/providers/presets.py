@@ -21,7 +21,7 @@ from hookline.providers._adapter.clients import (
     no_key,
 )
 from hookline.providers._adapter.connection import Connection
-from hookline.providers._adapter.http import hooks
+from hookline.providers._adapter.http_limits import hooks
 from hookline.providers._adapter.ids import NINE
 from hookline.providers.anthropic import AnthropicModel
 from hookline.providers.openai_chat import OpenAIChatModel

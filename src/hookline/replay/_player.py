@@ -37,7 +37,7 @@ from hookline.models import (
     TextChunk,
     ToolCallChunk,
 )
-from hookline.replay._outside import closed
+from hookline.replay._offline import closed
 from hookline.replay._records import CallRecord, Record
 
 NOT_RECORDED: Final = ToolFailure(

@@ -4,6 +4,6 @@ Install them with `pip install "hookline[sqlite]"` or `"hookline[postgres]"`. Th
 database is imported only when a store is created.
 """
 
-from hookline.stores._sql import SQLStore
+from hookline.stores._sql_store import SQLStore
 
 __all__ = ["SQLStore"]

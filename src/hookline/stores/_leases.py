@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookline.errors import ConversationBusyError, StoreError
 from hookline.storage import chat_of, inherits
-from hookline.stores._database import Database
+from hookline.stores._connections import Database
 from hookline.stores._rows import COUNT, NEXT
 from hookline.stores._schema import CONVERSATION
 

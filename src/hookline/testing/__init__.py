@@ -11,8 +11,8 @@ from hookline import check_history
 from hookline.testing._descriptions import event_line, message_line
 from hookline.testing._events import collect, text_of_events
 from hookline.testing._expect import Expectation, expect
-from hookline.testing._guard_path import CallPath, LeftOutError, Passage, Walk
-from hookline.testing._guards import (
+from hookline.testing._guards.call_path import CallPath, LeftOutError, Passage, Walk
+from hookline.testing._guards.probe import (
     Expected,
     Probe,
     assert_asked,
@@ -20,9 +20,9 @@ from hookline.testing._guards import (
     assert_redacted,
     probe,
 )
+from hookline.testing._hook_recorder import Recorder, record
 from hookline.testing._model_server import Failure, ModelServer
 from hookline.testing._prefix import assert_prefix_kept
-from hookline.testing._recorder import Recorder, record
 from hookline.testing._request_checks import validate_request
 from hookline.testing._script import ScriptedModel, ScriptError
 from hookline.testing._spans import Spans, TracedEvent, TracedSpan, spans

@@ -18,8 +18,9 @@ from hookline.workspace._commands.rules import Rules, Verdict, is_rule
 from hookline.workspace._errors import MissingError, WorkspaceClosedError
 from hookline.workspace._files.access import Access
 from hookline.workspace._sandbox.commands import Commands
-from hookline.workspace._tools.change import check, plan_call
-from hookline.workspace._tools.memory import note_asked, only_rules
+from hookline.workspace._tools.file_change import check, plan_call
+from hookline.workspace._tools.seen_files import note_asked
+from hookline.workspace._tools.skills import only_rules
 
 Mode = Literal["read", "ask", "edits"]
 """What runs without a rule: only reading; reading, and the rest after an approval; or everything

@@ -25,8 +25,8 @@ from hookline.workspace._errors import MissingError
 from hookline.workspace._files.access import Access
 from hookline.workspace._files.diff import diff
 from hookline.workspace._files.openat import O_PATH
-from hookline.workspace._files.replace import is_temporary, replace
 from hookline.workspace._files.root import MAX_BYTES
+from hookline.workspace._files.safe_write import is_temporary, replace
 from hookline.workspace._files.text import decode
 from hookline.workspace._sandbox.bwrap import INSTALL
 from hookline.workspace._sandbox.commands import Commands

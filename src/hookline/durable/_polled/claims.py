@@ -7,8 +7,8 @@ from collections.abc import Generator
 from typing import Final, NamedTuple
 
 from hookline.durable._polled.database import Database, Row, Statement, Work
-from hookline.durable._polled.deaths import MAX_DEATHS, TRIAL, Toll, outcome_of
-from hookline.durable._polled.machine import is_gone
+from hookline.durable._shared.deaths import MAX_DEATHS, TRIAL, Toll, outcome_of
+from hookline.durable._shared.same_machine import is_gone
 from hookline.durable._urls import Policy
 from hookline.errors import UsageError
 

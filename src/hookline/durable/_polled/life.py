@@ -26,8 +26,8 @@ from hookline.durable._job import (
     run_job,
 )
 from hookline.durable._polled.claims import Claim
-from hookline.durable._polled.deaths import Progress
-from hookline.durable._polled.jobs import Jobs, Signs
+from hookline.durable._polled.worker_operations import Jobs, Signs
+from hookline.durable._shared.deaths import Progress
 from hookline.durable._trace import in_trace
 from hookline.errors import JournalError, StoreError
 from hookline.runtimes import Halted, Journal

@@ -7,9 +7,9 @@ A job belongs to the life whose token is in `owner`, as long as `lease` is in th
 job waits until `wake`, or for an answer or an abort; nobody owns it. `answers` counts the messages
 with answers. `deaths` counts the lives that died since one ended well, and `stalls` those in a row
 that died without progress. `suspect` is the worker with which the last life of a suspect died; see
-`deaths`. Workers take no job of a queue in `hookline_job_drain`. A life whose
-death `counts` has begun and was not told to stop. The messages that were sent into a chat are
-numbered, and have the ids that they get in the history; its log says which were delivered.
+`_shared.deaths`. Workers take no job of a queue in `hookline_job_drain`. A life whose death
+`counts` has begun and was not told to stop. The messages that were sent into a chat are numbered,
+and have the ids that they get in the history; its log says which were delivered.
 """
 
 from __future__ import annotations

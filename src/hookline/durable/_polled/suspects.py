@@ -11,8 +11,8 @@ import time
 from collections.abc import Mapping
 
 from hookline.durable._polled.claims import Claim
-from hookline.durable._polled.deaths import PATIENCE, TRIAL
 from hookline.durable._polled.life import Life
+from hookline.durable._shared.deaths import PATIENCE, TRIAL
 
 
 class Suspects:

@@ -21,12 +21,12 @@ import msgspec
 from hookline import Agent
 from hookline.durable._job import MakeDeps, Relay, aborted_outcome, check_agent
 from hookline.durable._polled.claims import ANY, Claim, Selection
-from hookline.durable._polled.deaths import PATIENCE
-from hookline.durable._polled.jobs import Jobs
 from hookline.durable._polled.life import Life, Log, lose, refuse
-from hookline.durable._polled.machine import LastCall
 from hookline.durable._polled.metrics import Metrics
 from hookline.durable._polled.suspects import Suspects
+from hookline.durable._polled.worker_operations import Jobs
+from hookline.durable._shared.deaths import PATIENCE
+from hookline.durable._shared.same_machine import LastCall
 from hookline.errors import JournalError, StoreError, UsageError
 from hookline.runtimes import Journal
 

@@ -14,9 +14,9 @@ from functools import lru_cache
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from hookline.durable._extra import needed
 from hookline.durable._polled.database import Bulk, Row, Work
 from hookline.durable._polled.schema import LATEST, migrations
+from hookline.durable._shared.extra import needed
 from hookline.errors import StoreError, UsageError
 from hookline.storage import shown_url
 

@@ -19,9 +19,9 @@ from hookline import Agent
 from hookline.durable._client import Client
 from hookline.durable._job import MakeDeps, Relay
 from hookline.durable._polled.claims import selection_of
-from hookline.durable._polled.deaths import MAX_DEATHS
-from hookline.durable._polled.jobs import Jobs
 from hookline.durable._polled.worker import MONTH, Worker
+from hookline.durable._polled.worker_operations import Jobs
+from hookline.durable._shared.deaths import MAX_DEATHS
 from hookline.durable._urls import Policy
 from hookline.durable.postgres._connection import Connections
 from hookline.errors import UsageError

@@ -4,7 +4,7 @@ A step of the workflow is open at Restate while a life runs, and a life that end
 If the worker dies, the step stays open, and the next life closes it with a mark. A worker that has
 only lost its connection takes the death back: through the ingress it resolves a promise of the
 workflow with the number of the step. So does an operator who retries a chat. Which deaths make a
-chat a suspect is the rule of all engines, in `_polled.deaths`.
+chat a suspect is the rule of all engines, in `_shared.deaths`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
-from hookline.durable._polled.deaths import Progress, Toll, outcome_of
-from hookline.durable.restate._journal import death_in, is_batch, worker_of
+from hookline.durable._shared.deaths import Progress, Toll, outcome_of
+from hookline.durable.restate._journal_entries import death_in, is_batch, worker_of
 from hookline.runtimes import Batch
 
 _batch: Final = msgspec.json.Decoder(Batch)

@@ -22,14 +22,14 @@ from urllib.parse import urlsplit
 
 from hookline import Agent
 from hookline.durable._client import Client
-from hookline.durable._extra import needed
 from hookline.durable._job import MakeDeps, Relay, check_agent
-from hookline.durable._polled.deaths import MAX_DEATHS
-from hookline.durable._polled.machine import LastCall
+from hookline.durable._shared.deaths import MAX_DEATHS
+from hookline.durable._shared.extra import needed
+from hookline.durable._shared.same_machine import LastCall
 from hookline.durable._urls import Policy
 from hookline.durable.restate._admin import address_for, listen
-from hookline.durable.restate._board import Board
-from hookline.durable.restate._reports import Reports
+from hookline.durable.restate._death_reports import Reports
+from hookline.durable.restate._operator_requests import OperatorRequests
 from hookline.durable.restate._requests import Ingress
 from hookline.errors import StoreError, UsageError
 from hookline.points import as_tuple
@@ -60,7 +60,7 @@ class Chats(Client):
         `admin` is the address of Restate's admin API, which the methods for operators use; the
         default is port 9070 on the host of the ingress.
         """
-        super().__init__(Board(url, name, headers or {}, admin))
+        super().__init__(OperatorRequests(url, name, headers or {}, admin))
 
 
 class Worker:

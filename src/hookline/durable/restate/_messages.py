@@ -15,7 +15,7 @@ from restate.serde import BytesSerde
 
 from hookline import UserMessage
 from hookline.durable._job import Sent, When, read_sent
-from hookline.durable.restate._journal import message_in, promise_of
+from hookline.durable.restate._journal_entries import message_in, promise_of
 from hookline.runtimes import Halted
 
 _bytes: Final = BytesSerde()

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hookline.durable._extra import needed
 from hookline.durable._job import aborted_outcome, encode_outcome
+from hookline.durable._shared.extra import needed
 from hookline.durable._status import Sending
 from hookline.durable.restate._admin import Admin
 from hookline.errors import RemoteChatError, StoreError, UsageError

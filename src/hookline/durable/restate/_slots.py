@@ -1,9 +1,9 @@
 """The chats that a worker of Restate runs at once; a suspect begins alone.
 
 A suspect, whose last life has died, waits until the worker runs nothing else, and nothing else
-begins before it has recorded a call. See `_polled.deaths` for the rule. First come the chats whose
-call was the last to begin in a dead worker of this machine: until Restate has begun them again, a
-new worker begins nothing else.
+begins before it has recorded a call. See `_shared.deaths` for the rule. First come the chats
+whose call was the last to begin in a dead worker of this machine: until Restate has begun them
+again, a new worker begins nothing else.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final, NamedTuple
 
-from hookline.durable._polled.deaths import PATIENCE, TRIAL
-from hookline.durable._polled.machine import LastCall
+from hookline.durable._shared.deaths import PATIENCE, TRIAL
+from hookline.durable._shared.same_machine import LastCall
 
 _LOOK: Final = 0.02  # seconds between two looks of a suspect
 _RETURN: Final = 1.5  # seconds within which Restate begins a chat again whose worker has died

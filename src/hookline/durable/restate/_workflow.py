@@ -29,8 +29,8 @@ from restate.server_context import restate_context_is_replaying
 
 from hookline import ApprovalRequest
 from hookline.durable._job import Decision, read_decision
-from hookline.durable._polled.deaths import Progress
-from hookline.durable.restate._journal import MESSAGES, end_with, is_batch, mark, outcome_in
+from hookline.durable._shared.deaths import Progress
+from hookline.durable.restate._journal_entries import MESSAGES, end_with, is_batch, mark, outcome_in
 from hookline.durable.restate._messages import Messages
 from hookline.runtimes import Batch, Halted, Journal, Line
 

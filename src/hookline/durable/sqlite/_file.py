@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from hookline.durable._polled.database import Bulk, Row, Statement, Work
-from hookline.durable._polled.machine import boot
 from hookline.durable._polled.schema import migrations
+from hookline.durable._shared.same_machine import boot
 from hookline.errors import StoreError, UsageError
 
 T = TypeVar("T")

@@ -39,7 +39,7 @@ from hookline.mcp._client.results import Part, contents_of, part_of
 from hookline.mcp._client.tools import tools_of
 from hookline.mcp._client.transport import http as _web
 from hookline.mcp._client.transport import process as _process
-from hookline.mcp._client.transport.logs import quiet
+from hookline.mcp._client.transport.sdk_log import quiet
 from hookline.mcp._errors import MCPServerError, reason, sdk
 from hookline.points import PreToolCall, as_tuple, check_number, matches
 

@@ -15,18 +15,18 @@ from hookline.otel._chat.trace import Trace
 from hookline.otel._conventions import names
 from hookline.otel._conventions.openinference import INPUT, OUTPUT, SESSION, kind_of, value_of
 from hookline.otel._emit.content import as_json
-from hookline.otel._emit.providers import Kit
+from hookline.otel._emit.emitter import Emitter
 from hookline.otel._emit.spans import Operation
 from hookline.points import AroundChat
 from hookline.runtimes import Halted
 
 
-def begin_agent_span(kit: Kit, ctx: AroundChat[Any]) -> Trace:
+def begin_agent_span(emitter: Emitter, ctx: AroundChat[Any]) -> Trace:
     """Begin the agent span; it stays current until it is left."""
     run, agent = ctx.run, names.whole(ctx.run.agent)
-    common = kit.attributes(run)
+    common = emitter.attributes(run)
     if run.conversation_id is not None:
-        common[names.CONVERSATION] = kit.content.word(run.conversation_id)
+        common[names.CONVERSATION] = emitter.content.word(run.conversation_id)
     first: dict[str, Any] = {
         **common,
         names.OPERATION: names.INVOKE_AGENT,
@@ -35,16 +35,16 @@ def begin_agent_span(kit: Kit, ctx: AroundChat[Any]) -> Trace:
         names.PROVIDER: names.whole(run.provider or names.UNKNOWN),
         names.REQUEST_MODEL: names.whole(run.model),
     }
-    if kit.openinference:
+    if emitter.openinference:
         first.update(kind_of(names.INVOKE_AGENT))
         if run.conversation_id is not None:
             first[SESSION] = common[names.CONVERSATION]
-    op = Operation(kit, f"{names.INVOKE_AGENT} {agent}", SpanKind.INTERNAL, first)
+    op = Operation(emitter, f"{names.INVOKE_AGENT} {agent}", SpanKind.INTERNAL, first)
     return Trace(run, op, common)
 
 
 def end_agent_span(
-    kit: Kit, trace: Trace, exc: BaseException | None, response: Response | None
+    emitter: Emitter, trace: Trace, exc: BaseException | None, response: Response | None
 ) -> None:
     """End the agent span, after the open spans below it."""
     trace.close_open()
@@ -53,37 +53,39 @@ def end_agent_span(
     error = None if exc is None or isinstance(exc, Halted) else _why(trace, exc)
     text = None
     if trace.op.span.is_recording():
-        _tell(kit, trace, exc, response)
-        if exc is not None and kit.content.spans:
-            text = kit.content.text(text_of(exc))
+        _tell(emitter, trace, exc, response)
+        if exc is not None and emitter.content.spans:
+            text = emitter.content.text(text_of(exc))
     at = time_ns()
     trace.op.finish(at, error, text)
-    kit.keep(trace.chat_id, trace.op.context)
-    if kit.metered:
-        _measure(kit, trace, trace.op.seconds(at), error)
+    emitter.keep(trace.chat_id, trace.op.context)
+    if emitter.metered:
+        _measure(emitter, trace, trace.op.seconds(at), error)
 
 
-def _tell(kit: Kit, trace: Trace, exc: BaseException | None, response: Response | None) -> None:
+def _tell(
+    emitter: Emitter, trace: Trace, exc: BaseException | None, response: Response | None
+) -> None:
     attributes = trace.op.attributes
     attributes[names.OUTCOME] = trace.outcome or _outcome(exc)
     usage = response.usage if response is not None else trace.usage
-    cache_write = kit.semconv.cache_write if kit.semconv.agent_caches else None
+    cache_write = emitter.semconv.cache_write if emitter.semconv.agent_caches else None
     attributes.update(usage_of(usage, cache_write))
     if trace.sums.reader_wait:
         attributes[names.READER_WAIT] = trace.sums.reader_wait
     if trace.sums.cost is not None:
         attributes[names.COST] = trace.sums.cost
-    message = trace.user_message() if kit.content.spans else None
+    message = trace.user_message() if emitter.content.spans else None
     if message is not None:
-        messages, _ = kit.content.bounded(kit.content.messages([message]))
+        messages, _ = emitter.content.bounded(emitter.content.messages([message]))
         attributes[names.INPUT] = as_json(messages)
-        if kit.openinference:
-            attributes.update(value_of(INPUT, kit.content.text(message.text)))
+        if emitter.openinference:
+            attributes.update(value_of(INPUT, emitter.content.text(message.text)))
     if response is not None:
-        _tell_answer(kit, attributes, response)
+        _tell_answer(emitter, attributes, response)
 
 
-def _tell_answer(kit: Kit, attributes: dict[str, Any], response: Response) -> None:
+def _tell_answer(emitter: Emitter, attributes: dict[str, Any], response: Response) -> None:
     attributes[names.STEPS] = response.steps
     if response.stop_reason is not None:
         attributes[names.STOP_REASON] = names.identifier(response.stop_reason)
@@ -92,10 +94,10 @@ def _tell_answer(kit: Kit, attributes: dict[str, Any], response: Response) -> No
     reason = names.FINISHED[response.finish_reason or "other"]
     if response.finish_reason is not None:
         attributes[names.FINISH_REASONS] = (reason,)
-        if kit.content.spans:
-            attributes[names.OUTPUT] = as_json(kit.content.whole_answer(response.text, reason))
-    if kit.openinference and (kit.content.spans or response.pending):
-        attributes.update(value_of(OUTPUT, _answer_with_pending(kit, response)))
+        if emitter.content.spans:
+            attributes[names.OUTPUT] = as_json(emitter.content.whole_answer(response.text, reason))
+    if emitter.openinference and (emitter.content.spans or response.pending):
+        attributes.update(value_of(OUTPUT, _answer_with_pending(emitter, response)))
 
 
 def _outcome(exc: BaseException | None) -> str:
@@ -107,16 +109,16 @@ def _outcome(exc: BaseException | None) -> str:
     return "aborted" if cut else "error"
 
 
-def _answer_with_pending(kit: Kit, response: Response) -> str:
+def _answer_with_pending(emitter: Emitter, response: Response) -> str:
     """Return the answer, with its pending approvals: a waiting chat must not look finished."""
     lines = [f"[waits for an approval of {request.call.name}]" for request in response.pending]
-    if kit.content.spans and response.text:
-        lines.insert(0, kit.content.text(response.text))
+    if emitter.content.spans and response.text:
+        lines.insert(0, emitter.content.text(response.text))
     return "\n".join(lines)
 
 
-def _measure(kit: Kit, trace: Trace, seconds: float, error: str | None) -> None:
-    to, context = kit.instruments, trace.op.context
+def _measure(emitter: Emitter, trace: Trace, seconds: float, error: str | None) -> None:
+    to, context = emitter.instruments, trace.op.context
     mine = {names.AGENT_NAME: trace.agent}
     to.agent_calls.record(trace.sums.model_calls, mine, context)
     to.agent_tools.record(trace.sums.tool_calls, mine, context)

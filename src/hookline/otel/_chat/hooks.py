@@ -27,7 +27,7 @@ from hookline import (
     UserMessage,
 )
 from hookline.errors import ChatAbortedError, StopChat
-from hookline.otel._chat import explanations
+from hookline.otel._chat import span_events
 from hookline.otel._chat.agent_span import begin_agent_span, end_agent_span
 from hookline.otel._chat.model_call import (
     SLOT,
@@ -39,8 +39,8 @@ from hookline.otel._chat.model_call import (
 from hookline.otel._chat.tool_call import ToolCallSpan
 from hookline.otel._chat.trace import Trace
 from hookline.otel._conventions import names
-from hookline.otel._emit.failures import report
-from hookline.otel._emit.providers import Kit
+from hookline.otel._emit.emitter import Emitter
+from hookline.otel._emit.own_failures import report
 from hookline.otel._emit.spans import Place
 from hookline.points import (
     AroundChat,
@@ -65,10 +65,11 @@ class Tracing:
     A chat gets only the hooks that it needs: no `onHook` if there are no other hooks.
     """
 
-    def __init__(self, kit: Kit) -> None:
-        kit.source = self
-        self.kit = kit
-        self._silent = not kit.metered and not kit.details  # without spans nothing is recorded
+    def __init__(self, emitter: Emitter) -> None:
+        emitter.source = self
+        self.emitter = emitter
+        # whether nothing is recorded without spans
+        self._silent = not emitter.metered and not emitter.details
         self._chats: dict[object, Trace] = {}  # by the chat itself: ids may be equal
         self._without_hooks = self._bus(lone=True)
         self._with_observers = self._bus(lone=True, with_others=True)
@@ -93,7 +94,7 @@ class Tracing:
         add("onChatAbort", self._on_abort, priority=OUTERMOST, name=NAME)
         add("onChatEnd", self._on_end, priority=INNERMOST, name=NAME)
         add("onApproval", self._on_approval, priority=OUTERMOST, name=NAME)
-        steer = partial(explanations.tell_sent, self._trace_of)
+        steer = partial(span_events.tell_sent, self._trace_of)
         add("preSteer", steer, priority=INNERMOST, name=NAME)
         add("onStatus", self._on_status, priority=OUTERMOST, name=NAME)
         if with_others:
@@ -124,7 +125,7 @@ class Tracing:
 
     def _begin_chat(self, ctx: AroundChat) -> Trace | None:
         try:
-            trace = begin_agent_span(self.kit, ctx)
+            trace = begin_agent_span(self.emitter, ctx)
             self._chats[Run.chat_of(ctx.run)] = trace
             return trace
         except Exception as exc:
@@ -140,7 +141,7 @@ class Tracing:
             if trace.op.closed:
                 return
             trace.close_open()
-            end_agent_span(self.kit, trace, exc, response)
+            end_agent_span(self.emitter, trace, exc, response)
         except Exception as failure:
             report("a chat could not be traced to its end", failure)
             trace.op.drop()
@@ -198,7 +199,7 @@ class Tracing:
         trace = self._trace_of(ctx.run)
         if trace is not None and trace.op.quiet and self._silent:
             return await self._unseen(trace, ctx, proceed)
-        call = None if trace is None else ModelCall.begin(self.kit, trace, ctx)
+        call = None if trace is None else ModelCall.begin(self.emitter, trace, ctx)
         if trace is None or call is None:
             return await proceed()
         call.attempts = 1
@@ -223,7 +224,7 @@ class Tracing:
         try:
             return await proceed()
         except Exception as exc:
-            tell_unseen_failure(self.kit, trace, ctx.request, exc)
+            tell_unseen_failure(self.emitter, trace, ctx.request, exc)
             raise
 
     async def _around_attempt(
@@ -234,7 +235,7 @@ class Tracing:
             return await proceed()
         place = Place()  # each attempt may be inside of another span of a wrapper
         if slot.call is None:
-            slot.call = ModelCall.begin(self.kit, trace, ctx)
+            slot.call = ModelCall.begin(self.emitter, trace, ctx)
         else:
             slot.call.enter()  # an attempt may run in another task
         call = slot.call
@@ -260,7 +261,7 @@ class Tracing:
         trace = self._trace_of(ctx.run)
         if trace is not None and trace.op.quiet and self._silent:
             return await proceed()
-        work = None if trace is None else ToolCallSpan.begin(self.kit, trace, ctx)
+        work = None if trace is None else ToolCallSpan.begin(self.emitter, trace, ctx)
         if trace is None or work is None:
             return await proceed()
         try:
@@ -294,11 +295,11 @@ class Tracing:
 
     def _on_status(self, ctx: OnStatus) -> None:
         event = names.STATUS_EVENTS.get(ctx.type)
-        op = None if event is None else explanations.nearest(self._trace_of(ctx.run), open_call())
+        op = None if event is None else span_events.nearest(self._trace_of(ctx.run), open_call())
         if event is None or op is None:
             return
         try:
-            explanations.tell_status(op, *event, ctx.data)
+            span_events.tell_status(op, *event, ctx.data)
         except Exception as exc:
             report("a status could not be traced", exc)
 
@@ -307,7 +308,7 @@ class Tracing:
         if trace is None:
             return
         try:
-            explanations.tell_approval(trace, ctx)
+            span_events.tell_approval(trace, ctx)
         except Exception as exc:
             report("an approval could not be traced", exc)
 
@@ -323,6 +324,6 @@ class Tracing:
             count[1] += ctx.duration
             return
         try:
-            explanations.tell_hook(self.kit, ctx, trace, open_call())
+            span_events.tell_hook(self.emitter, ctx, trace, open_call())
         except Exception as exc:
             report("a hook could not be traced", exc)

@@ -27,8 +27,8 @@ from hookline.otel._conventions import names
 from hookline.otel._conventions.openinference import COST as LLM_COST
 from hookline.otel._conventions.openinference import inputs_and_outputs, kind_of
 from hookline.otel._emit.content import as_json
-from hookline.otel._emit.failures import report
-from hookline.otel._emit.providers import Kit
+from hookline.otel._emit.emitter import Emitter
+from hookline.otel._emit.own_failures import report
 from hookline.otel._emit.spans import Operation
 from hookline.points import AroundRequest
 
@@ -61,7 +61,7 @@ class ModelCall(Operation):
     timing: Timing | None
 
     @classmethod
-    def begin(cls, kit: Kit, trace: Trace, ctx: AroundRequest[Any]) -> ModelCall | None:
+    def begin(cls, emitter: Emitter, trace: Trace, ctx: AroundRequest[Any]) -> ModelCall | None:
         """Begin the span, which stays current until it is left; None if that fails."""
         try:
             request = ctx.request
@@ -80,9 +80,9 @@ class ModelCall(Operation):
             if trace.model is None:
                 trace.tell_model(words, request)
                 trace.links.meet(ctx.run)
-            if kit.openinference:
+            if emitter.openinference:
                 first.update(kind_of(names.CHAT))
-            call = cls(kit, words.name, SpanKind.CLIENT, first)
+            call = cls(emitter, words.name, SpanKind.CLIENT, first)
             call._response = call._usage = call.timing = call.error = None
             call._reader_wait = 0.0
             call._run = ctx.run
@@ -113,7 +113,7 @@ class ModelCall(Operation):
     def failed(self, exc: Exception) -> None:
         """Record a failed attempt as an event, whether or not it is retried."""
         self.error = names.error_type(exc)
-        tell_failure(self.kit, self._words, exc, self.context)
+        tell_failure(self.emitter, self._words, exc, self.context)
         self._broke_off()
 
     def took(self, response: ModelResponse) -> None:
@@ -146,7 +146,7 @@ class ModelCall(Operation):
                 if response.model:
                     attributes[names.RESPONSE_MODEL] = names.whole(response.model)
                 if response.response_id:
-                    attributes[names.RESPONSE_ID] = self.kit.content.word(response.response_id)
+                    attributes[names.RESPONSE_ID] = self.emitter.content.word(response.response_id)
             self._end(time_ns(), None, None)
         except Exception as exc:
             report("a model call could not be traced to its end", exc)
@@ -165,7 +165,7 @@ class ModelCall(Operation):
     def _end(self, at: int, error: str | None, exc: BaseException | None) -> None:
         if self.closed:
             return
-        kit, trace = self.kit, self._trace
+        emitter, trace = self.emitter, self._trace
         trace.open.remove(self)
         if self.attempts != 1:
             self.attributes[names.ATTEMPTS] = self.attempts
@@ -177,57 +177,57 @@ class ModelCall(Operation):
             self.attributes[names.READER_WAIT] = self._reader_wait
             trace.sums.reader_wait += self._reader_wait
         if self.attempts and self.span.is_recording():
-            share = kit.prefixes.share(self._run, self.request)
+            share = emitter.prefixes.share(self._run, self.request)
             if share is not None:
                 self.attributes[names.PREFIX] = share
-        self.attributes.update(usage_of(self._usage, kit.semconv.cache_write))
-        text = self._write(error, exc) if kit.writes else None
+        self.attributes.update(usage_of(self._usage, emitter.semconv.cache_write))
+        text = self._write(error, exc) if emitter.writes else None
         self.finish(at, error, text)
         trace.sums.model_calls += 1
-        if kit.metered:
+        if emitter.metered:
             self._measure(max(self.seconds(at) - self._reader_wait, 0.0), error)
         trace.fresh = False
 
     def _pay(self, answered_by: str | None, usage: Usage) -> None:
         self._usage = usage if self._usage is None else self._usage + usage
-        kit, points = self.kit, self._words.points(answered_by)
-        if kit.metered:
-            kit.instruments.record_tokens(usage, points, self.context)
-        cost = kit.price(self._words.labels[names.REQUEST_MODEL], answered_by, usage)
+        emitter, points = self.emitter, self._words.points(answered_by)
+        if emitter.metered:
+            emitter.instruments.record_tokens(usage, points, self.context)
+        cost = emitter.price(self._words.labels[names.REQUEST_MODEL], answered_by, usage)
         if cost is None:
             return
-        if kit.metered and cost > 0:
-            kit.instruments.cost.add(cost, points.call, self.context)
+        if emitter.metered and cost > 0:
+            emitter.instruments.cost.add(cost, points.call, self.context)
         sums = self._trace.sums
         sums.cost = cost if sums.cost is None else sums.cost + cost
         self.attributes[names.COST] = cost = self.attributes.get(names.COST, 0.0) + cost
-        if kit.openinference:
+        if emitter.openinference:
             self.attributes[LLM_COST] = cost
 
     def _write(self, error: str | None, exc: BaseException | None) -> str | None:
         """Record content, if requested; returns the text of the error, if spans may contain it."""
-        content = self.kit.content
+        content = self.emitter.content
         recording = self.span.is_recording()
-        on_span, in_event = content.spans and recording, content.events and self.kit.details
+        on_span, in_event = content.spans and recording, content.events and self.emitter.details
         content_attributes = self._content() if on_span or in_event else {}
         if on_span:
             self.attributes.update(
                 {name: as_json(value) for name, value in content_attributes.items()}
             )
-            if self.kit.openinference:
+            if self.emitter.openinference:
                 self.attributes.update(inputs_and_outputs(self.attributes))
-        if self.kit.details:
+        if self.emitter.details:
             details = {**self._words.labels, **self.attributes}
             details.update(content_attributes if in_event else {})
             if error is not None:
                 details[names.ERROR_TYPE] = error
-            self.kit.events.emit(names.DETAILS_EVENT, "DEBUG", details, self.context)
+            self.emitter.events.emit(names.DETAILS_EVENT, "DEBUG", details, self.context)
         return content.text(text_of(exc)) if content.spans and exc is not None else None
 
     def _content(self) -> dict[str, Any]:
         """Return the messages and the response; for messages recorded before, only their number."""
-        content, trace, request = self.kit.content, self._trace, self.request
-        full = self.kit.full
+        content, trace, request = self.emitter.content, self._trace, self.request
+        full = self.emitter.full
         attributes: dict[str, Any] = {}
         if request.system and (full or request.system != trace.system):
             attributes[names.SYSTEM] = content.system(request.system)
@@ -246,7 +246,7 @@ class ModelCall(Operation):
         return attributes
 
     def _measure(self, seconds: float, error: str | None) -> None:
-        to, context = self.kit.instruments, self.context
+        to, context = self.emitter.instruments, self.context
         response, timing = self._response, self.timing
         points = self._words.points(None if response is None else response.model)
         labels = points.call
@@ -261,18 +261,20 @@ class ModelCall(Operation):
                 to.chunk_time.record(mean, points.call, context)
 
 
-def tell_failure(kit: Kit, words: ModelWords, exc: Exception, context: Context) -> None:
+def tell_failure(emitter: Emitter, words: ModelWords, exc: Exception, context: Context) -> None:
     """Emit the event for a failed model call."""
     attributes = {**words.labels, names.EXCEPTION_TYPE: names.error_type(exc)}
-    if kit.content.events:
-        attributes[names.EXCEPTION_MESSAGE] = kit.content.text(text_of(exc))
-    kit.events.emit(names.EXCEPTION_EVENT, "WARN", attributes, context)
+    if emitter.content.events:
+        attributes[names.EXCEPTION_MESSAGE] = emitter.content.text(text_of(exc))
+    emitter.events.emit(names.EXCEPTION_EVENT, "WARN", attributes, context)
 
 
-def tell_unseen_failure(kit: Kit, trace: Trace, request: ModelRequest, exc: Exception) -> None:
+def tell_unseen_failure(
+    emitter: Emitter, trace: Trace, request: ModelRequest, exc: Exception
+) -> None:
     """Emit the event for a failed model call that has no span."""
     try:
-        tell_failure(kit, trace.words_of(request), exc, trace.op.context)
+        tell_failure(emitter, trace.words_of(request), exc, trace.op.context)
     except Exception as failure:
         report("a failed model call could not be traced", failure)
 

@@ -19,8 +19,8 @@ from hookline.otel._chat.trace import Trace
 from hookline.otel._conventions import names
 from hookline.otel._conventions.openinference import INPUT, OUTPUT, kind_of, value_of
 from hookline.otel._emit.content import as_json
-from hookline.otel._emit.failures import report
-from hookline.otel._emit.providers import Kit
+from hookline.otel._emit.emitter import Emitter
+from hookline.otel._emit.own_failures import report
 from hookline.otel._emit.spans import Operation
 from hookline.points import AroundToolCall
 
@@ -37,7 +37,7 @@ class ToolCallSpan(Operation):
     _words: ToolWords
 
     @classmethod
-    def begin(cls, kit: Kit, trace: Trace, ctx: AroundToolCall[Any]) -> ToolCallSpan | None:
+    def begin(cls, emitter: Emitter, trace: Trace, ctx: AroundToolCall[Any]) -> ToolCallSpan | None:
         """Begin the span, which stays current until it is left; None if that fails."""
         try:
             call, tool = ctx.call, ctx.tool
@@ -46,19 +46,19 @@ class ToolCallSpan(Operation):
                 words = trace.words_of_tool(tool)
             first = {
                 **words.first,
-                names.TOOL_CALL_ID: kit.content.word(call.id),
+                names.TOOL_CALL_ID: emitter.content.word(call.id),
                 names.ITERATION: ctx.run.iteration,
             }
-            if kit.openinference:
+            if emitter.openinference:
                 first.update(kind_of(names.EXECUTE_TOOL))
-            work = cls(kit, words.name, SpanKind.INTERNAL, first)
+            work = cls(emitter, words.name, SpanKind.INTERNAL, first)
             work._arguments = call.arguments
             work._trace = trace
             work._words = words
             trace.open.append(work)
             # A tool that calls a server reports the request here, and need not import this module.
             key = f"hookline.call:{trace.chat_id}:{call.id}"
-            if kit.metered or not work.quiet:
+            if emitter.metered or not work.quiet:
                 work.context = set_value(key, work.tell, work.context)
                 attach(work.context)
             return work
@@ -72,25 +72,25 @@ class ToolCallSpan(Operation):
             self.attributes.update(
                 {key: value for key, value in attributes.items() if key != names.ERROR_TYPE}
             )
-            if self.kit.metered:
+            if self.emitter.metered:
                 labels = {
                     **attributes,
                     names.OPERATION: names.EXECUTE_TOOL,
                     names.TOOL_NAME: self._words.tool.name,
                 }
-                self.kit.instruments.mcp_duration.record(seconds, labels, self.context)
+                self.emitter.instruments.mcp_duration.record(seconds, labels, self.context)
         except Exception as exc:
             report("a request to an MCP server could not be traced", exc)
 
     def finished(self, result: ToolResult | ToolFailure) -> None:
         """End the span with a result, or with a failure that the model sees."""
         try:
-            kit = self.kit
+            emitter = self.emitter
             if isinstance(result, ToolResult):
-                if kit.shows and self.span.is_recording():
-                    text = as_json(kit.content.data(result.value))
+                if emitter.shows and self.span.is_recording():
+                    text = as_json(emitter.content.data(result.value))
                     self.attributes[names.RESULT] = text
-                    if kit.openinference:
+                    if emitter.openinference:
                         self.attributes.update(value_of(OUTPUT, text, "application/json"))
                 self._end(time_ns(), None, None)
                 return
@@ -100,7 +100,9 @@ class ToolCallSpan(Operation):
                 self._end(time_ns(), None, None)
                 return
             error = names.identifier(result.type) if exc is None else names.error_type(exc)
-            self._end(time_ns(), error, kit.content.text(result.message) if kit.shows else None)
+            self._end(
+                time_ns(), error, emitter.content.text(result.message) if emitter.shows else None
+            )
         except Exception as exc:
             report("a tool call could not be traced to its end", exc)
             self.drop()
@@ -108,29 +110,29 @@ class ToolCallSpan(Operation):
     def close(self, at: int, error: str, exc: BaseException | None = None) -> None:
         """End the span without a result."""
         text = None
-        if exc is not None and self.kit.shows:
-            text = self.kit.content.text(text_of(exc))
+        if exc is not None and self.emitter.shows:
+            text = self.emitter.content.text(text_of(exc))
         self._end(at, error, text)
 
     def _end(self, at: int, error: str | None, text: str | None) -> None:
         if self.closed:
             return
-        kit, trace = self.kit, self._trace
+        emitter, trace = self.emitter, self._trace
         trace.open.remove(self)
         trace.sums.tool_calls += 1
-        if kit.shows and self.span.is_recording():
-            arguments = as_json(kit.content.data(self._arguments))
+        if emitter.shows and self.span.is_recording():
+            arguments = as_json(emitter.content.data(self._arguments))
             self.attributes[names.ARGUMENTS] = arguments
-            if kit.openinference:
+            if emitter.openinference:
                 self.attributes.update(value_of(INPUT, arguments, "application/json"))
         if error is None and not self.attributes:
             self.closed = True
             self.span.end(at)
         else:
             self.finish(at, error, text)
-        if not kit.metered:
+        if not emitter.metered:
             return
         labels = self._words.labels
         if error is not None:
             labels = {**labels, names.ERROR_TYPE: error}
-        kit.instruments.tool_duration.record(self.seconds(at), labels, self.context)
+        emitter.instruments.tool_duration.record(self.seconds(at), labels, self.context)

@@ -14,7 +14,7 @@ from hookline import History, Message, ModelRequest, Run, Tool, Usage, UserMessa
 from hookline.otel._chat.attributes import ModelWords, ToolWords, hook_labels, parameters
 from hookline.otel._chat.links import Links
 from hookline.otel._conventions import names
-from hookline.otel._emit.failures import report
+from hookline.otel._emit.own_failures import report
 from hookline.otel._emit.spans import Operation
 
 
@@ -126,13 +126,13 @@ class Trace:
 
     def words_of(self, request: ModelRequest) -> ModelWords:
         """Build the attributes of the model that is used from now on."""
-        content = self.op.kit.content
+        content = self.op.emitter.content
         words = self.words = ModelWords(request.model, request.settings, self.common, content)
         return words
 
     def words_of_tool(self, tool: Tool[..., Any]) -> ToolWords:
         """Build the attributes of a tool."""
-        content, common = self.op.kit.content, dict(self.common)
+        content, common = self.op.emitter.content, dict(self.common)
         common.pop(names.CONVERSATION, None)
         words = self.tool_words[tool.name] = ToolWords(tool, self.agent, common, content)
         return words
@@ -141,7 +141,7 @@ class Trace:
         """Set the attributes of the first request on the chat's span."""
         attributes = self.op.attributes
         self.model = attributes[names.REQUEST_MODEL] = words.labels[names.REQUEST_MODEL]
-        attributes.update(parameters(request.settings, self.op.kit.content))
+        attributes.update(parameters(request.settings, self.op.emitter.content))
         if request.output is not None:
             attributes[names.OUTPUT_TYPE] = "json"
 
@@ -152,7 +152,7 @@ class Trace:
         deltas, self.deltas = self.deltas, {}
         for (hook, outcome), (count, seconds) in deltas.items():
             labels = hook_labels(hook, "onDelta", outcome)
-            op.kit.instruments.hook_duration.record(seconds, labels, op.context)
+            op.emitter.instruments.hook_duration.record(seconds, labels, op.context)
             if outcome != "ok" and op.span.is_recording():
                 more = {names.HOOK_DURATION: seconds, names.HOOK_COUNT: int(count)}
                 op.span.add_event(names.HOOK_EVENT, {**labels, **more})

@@ -29,7 +29,7 @@ from hookline import (
     UserMessage,
 )
 from hookline.otel._conventions.names import FINISHED, whole
-from hookline.otel._emit.failures import report
+from hookline.otel._emit.own_failures import report
 
 Capture = Literal["no_content", "span_only", "event_only", "span_and_event"]
 """Where content may be recorded."""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from opentelemetry.context import Context
 
-from hookline.otel._emit.failures import report
+from hookline.otel._emit.own_failures import report
 
 Severity = Literal["DEBUG", "INFO", "WARN"]
 

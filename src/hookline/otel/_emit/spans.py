@@ -24,7 +24,7 @@ from opentelemetry.trace import (
 )
 
 from hookline.otel._conventions.names import ERROR_TYPE
-from hookline.otel._emit.providers import Kit
+from hookline.otel._emit.emitter import Emitter
 
 _inside: ContextVar[Operation | None] = ContextVar("hookline_otel_operation", default=None)
 _ERROR: Final = StatusCode.ERROR
@@ -66,7 +66,7 @@ class Operation:
         "attributes",
         "closed",
         "context",
-        "kit",
+        "emitter",
         "quiet",
         "span",
         "start",
@@ -75,8 +75,10 @@ class Operation:
     quiet: bool  # whether nothing below it is sampled
     span: Span
 
-    def __init__(self, kit: Kit, name: str, kind: SpanKind, attributes: Mapping[str, Any]) -> None:
-        self.kit = kit
+    def __init__(
+        self, emitter: Emitter, name: str, kind: SpanKind, attributes: Mapping[str, Any]
+    ) -> None:
+        self.emitter = emitter
         self.closed = False
         self.quiet = False
         self.attributes: dict[str, Any] = {}
@@ -84,18 +86,18 @@ class Operation:
         before = self._before = get_current()
         start = self.start = time_ns()
         around = self._around
-        unsampled = around is not None and around.quiet and around.kit is kit
+        unsampled = around is not None and around.quiet and around.emitter is emitter
         # Other code may have begun another trace inside of the span around this one.
         if around is not None and unsampled and before.get(_CURRENT) is around.span:
             self.quiet, self.span = True, around.span  # this span would not be sampled either
             self.context = before
             _inside.set(self)
             return
-        span = kit.tracer.start_span(
+        span = emitter.tracer.start_span(
             name, context=before, kind=kind, attributes=attributes, start_time=start
         )
         self.span = span
-        self.quiet = kit.by_parent and not span.is_recording()
+        self.quiet = emitter.by_parent and not span.is_recording()
         context = self.context = Context({**before, _CURRENT: span})
         attach(context)
         _inside.set(self)

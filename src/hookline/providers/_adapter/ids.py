@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from hookline import AssistantMessage, Message, ToolCall
-from hookline.providers._adapter.parts import own
+from hookline.providers._adapter.json_fields import own
 
 USUAL: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")  # accepted by every provider but Mistral
 NINE: Final = re.compile(r"[A-Za-z0-9]{9}")  # accepted by Mistral

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from hookline.providers._adapter.parts import is_list, is_object
+from hookline.providers._adapter.json_fields import is_list, is_object
 
 SCHEMA_MAPS: Final = ("properties", "$defs", "patternProperties")  # schemas by names
 INNER: Final = (

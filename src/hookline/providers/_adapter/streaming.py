@@ -27,7 +27,7 @@ from hookline.errors import (
 )
 from hookline.models import Chunk
 from hookline.providers._adapter.errors.failures import Exchange, failure
-from hookline.providers._adapter.http import MAX_ERROR, MAX_VALUES, too_many_values
+from hookline.providers._adapter.http_limits import MAX_ERROR, MAX_VALUES, too_many_values
 from hookline.providers._adapter.sse import Events, EventTooLarge
 
 MAX_PAGE: Final = MAX_ERROR  # the most bytes to keep of a body without events

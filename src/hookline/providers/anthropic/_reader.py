@@ -15,10 +15,9 @@ from hookline.models import (
     TextChunk,
     ToolCallChunk,
 )
-from hookline.providers._adapter.attachments import Attachments
 from hookline.providers._adapter.errors.failures import Exchange, is_error
 from hookline.providers._adapter.ids import own_id
-from hookline.providers._adapter.parts import (
+from hookline.providers._adapter.json_fields import (
     count,
     index_in,
     is_list,
@@ -26,6 +25,7 @@ from hookline.providers._adapter.parts import (
     json_text,
     text_in,
 )
+from hookline.providers._adapter.response_files import Attachments
 from hookline.providers._adapter.streaming import parse_json
 from hookline.providers.anthropic._request import PROVIDER
 

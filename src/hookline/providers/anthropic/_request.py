@@ -24,12 +24,13 @@ from hookline import (
 )
 from hookline.models import ModelRequest
 from hookline.providers._adapter.ids import call_ids, call_name
-from hookline.providers._adapter.parts import (
+from hookline.providers._adapter.json_fields import own
+from hookline.providers._adapter.merged_settings import effective, put, with_extra
+from hookline.providers._adapter.request_parts import (
     base64_text,
     choice,
     functions,
     location,
-    own,
     record,
     refuse,
     run_there,
@@ -37,7 +38,6 @@ from hookline.providers._adapter.parts import (
     user_parts,
 )
 from hookline.providers._adapter.schemas import plain
-from hookline.providers._adapter.settings import effective, put, with_extra
 
 PROVIDER: Final = "anthropic"
 MAX_TOKENS: Final = 16_384  # the API requires a limit; all current models accept this one

@@ -19,8 +19,9 @@ from hookline.providers._adapter.clients import (
 )
 from hookline.providers._adapter.connection import Connection, Service
 from hookline.providers._adapter.errors.failures import Exchange, is_error
-from hookline.providers._adapter.http import hooks, put_body
-from hookline.providers._adapter.parts import is_object, refuse
+from hookline.providers._adapter.http_limits import hooks, put_body
+from hookline.providers._adapter.json_fields import is_object
+from hookline.providers._adapter.request_parts import refuse
 from hookline.providers._adapter.streaming import relay, server_sent_events
 from hookline.providers.google._reader import GeminiReader
 from hookline.providers.google._request import DEFAULTS, PROVIDER, GoogleSettings, request_body

@@ -17,10 +17,16 @@ from hookline.models import (
     TextChunk,
     ToolCallChunk,
 )
-from hookline.providers._adapter.attachments import UNKNOWN, Attachments, Sound, decoded, media_part
 from hookline.providers._adapter.errors.failures import Exchange
 from hookline.providers._adapter.ids import own_id
-from hookline.providers._adapter.parts import count, is_list, is_object, json_text, text_in
+from hookline.providers._adapter.json_fields import count, is_list, is_object, json_text, text_in
+from hookline.providers._adapter.response_files import (
+    UNKNOWN,
+    Attachments,
+    Sound,
+    decoded,
+    media_part,
+)
 from hookline.providers.google._request import PROVIDER
 
 _REFUSALS: Final = (

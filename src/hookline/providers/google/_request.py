@@ -26,17 +26,16 @@ from hookline import (
 )
 from hookline.models import ModelRequest
 from hookline.providers._adapter.ids import call_ids, call_name
-from hookline.providers._adapter.parts import (
+from hookline.providers._adapter.json_fields import is_object, own
+from hookline.providers._adapter.merged_settings import effective, put, with_extra
+from hookline.providers._adapter.request_parts import (
     choice,
     functions,
-    is_object,
-    own,
     refuse,
     run_there,
     showing,
     user_parts,
 )
-from hookline.providers._adapter.settings import effective, put, with_extra
 
 PROVIDER: Final = "google"
 _RECORD: Final = ("executableCode", "codeExecutionResult", "thoughtSignature", "thought")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from hookline.models import Chunk, ModelRequest
 from hookline.providers._adapter.clients import IDLE_TIMEOUT, imported
 from hookline.providers._adapter.connection import Connection, Service, without_retries
-from hookline.providers._adapter.http import hooks
+from hookline.providers._adapter.http_limits import hooks
 from hookline.providers._adapter.streaming import relay
 from hookline.providers.openai._reader import ResponsesReader
 from hookline.providers.openai._request import DEFAULTS, PROVIDER, OpenAISettings, request_body

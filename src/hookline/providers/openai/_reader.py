@@ -16,10 +16,9 @@ from hookline.models import (
     TextChunk,
     ToolCallChunk,
 )
-from hookline.providers._adapter.attachments import Attachments, decoded, media_part, pictured
 from hookline.providers._adapter.errors.failures import Exchange
 from hookline.providers._adapter.ids import own_id
-from hookline.providers._adapter.parts import (
+from hookline.providers._adapter.json_fields import (
     count,
     index_in,
     is_list,
@@ -27,6 +26,7 @@ from hookline.providers._adapter.parts import (
     json_text,
     text_in,
 )
+from hookline.providers._adapter.response_files import Attachments, decoded, media_part, pictured
 from hookline.providers.openai._request import PROVIDER
 
 _CUT: Final[dict[str, FinishReason]] = {"max_output_tokens": "length", "content_filter": "refusal"}

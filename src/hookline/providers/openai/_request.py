@@ -24,13 +24,13 @@ from hookline import (
 )
 from hookline.models import ModelRequest, OutputSchema
 from hookline.providers._adapter.ids import call_ids, call_name
-from hookline.providers._adapter.parts import (
+from hookline.providers._adapter.json_fields import json_text, own
+from hookline.providers._adapter.merged_settings import effective, put, with_extra
+from hookline.providers._adapter.request_parts import (
     base64_text,
     choice,
     functions,
-    json_text,
     location,
-    own,
     record,
     refuse,
     run_there,
@@ -38,7 +38,6 @@ from hookline.providers._adapter.parts import (
     user_parts,
 )
 from hookline.providers._adapter.schemas import closed, is_strict
-from hookline.providers._adapter.settings import effective, put, with_extra
 
 PROVIDER: Final = "openai"
 SEALED: Final = "reasoning.encrypted_content"

@@ -15,7 +15,6 @@ from hookline.models import Chunk, ModelRequest
 from hookline.providers._adapter.clients import IDLE_TIMEOUT
 from hookline.providers._adapter.connection import Connection
 from hookline.providers._adapter.streaming import relay
-from hookline.providers._adapter.think_tags import ThinkTags
 from hookline.providers.openai._model import SERVICE as OPENAI
 from hookline.providers.openai._model import Client
 from hookline.providers.openai_chat._reader import ChatReader
@@ -27,6 +26,7 @@ from hookline.providers.openai_chat._request import (
     request_body,
     sound_of,
 )
+from hookline.providers.openai_chat._think_tags import ThinkTags
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -21,12 +21,12 @@ from hookline.models import (
     TextChunk,
     ToolCallChunk,
 )
-from hookline.providers._adapter.attachments import Attachments, Sound, decoded, pictured
 from hookline.providers._adapter.errors.failures import Exchange, is_error
 from hookline.providers._adapter.ids import own_id
-from hookline.providers._adapter.parts import count, is_list, is_object, json_text, text_in
-from hookline.providers._adapter.think_tags import ThinkTags
+from hookline.providers._adapter.json_fields import count, is_list, is_object, json_text, text_in
+from hookline.providers._adapter.response_files import Attachments, Sound, decoded, pictured
 from hookline.providers.openai_chat._request import META, THOUGHTS
+from hookline.providers.openai_chat._think_tags import ThinkTags
 
 _REASONS: Final[dict[str, FinishReason]] = {
     "stop": "stop",

@@ -25,19 +25,18 @@ from hookline import (
 )
 from hookline.models import ModelRequest
 from hookline.providers._adapter.ids import USUAL, call_ids, call_name
-from hookline.providers._adapter.parts import (
+from hookline.providers._adapter.json_fields import json_text, own
+from hookline.providers._adapter.merged_settings import effective, put, with_extra
+from hookline.providers._adapter.request_parts import (
     base64_text,
     choice,
     functions,
-    json_text,
     location,
-    own,
     refuse,
     run_there,
     showing,
     user_parts,
 )
-from hookline.providers._adapter.settings import effective, put, with_extra
 from hookline.providers.openai._request import json_schema
 
 META: Final = "openai-chat"

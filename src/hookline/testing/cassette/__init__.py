@@ -9,10 +9,10 @@ no tool, and fail with a readable difference if a request or a call is not the r
 Experimental: this module may change in a minor version.
 """
 
-from hookline.testing.cassette._block import cassette
 from hookline.testing.cassette._cassette import Action, Cassette, Mode
+from hookline.testing.cassette._context_manager import cassette
 from hookline.testing.cassette._difference import CassetteError, Difference
-from hookline.testing.cassette._tape import Abort, CallEntry, Request, Track, read_cassette
+from hookline.testing.cassette._tracks import Abort, CallEntry, Request, Track, read_cassette
 
 __all__ = [
     "Abort",

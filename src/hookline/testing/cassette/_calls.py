@@ -10,7 +10,7 @@ import msgspec
 from hookline import Run
 from hookline.points import AroundToolCall
 from hookline.testing.cassette._difference import call_text
-from hookline.testing.cassette._tape import CallEntry
+from hookline.testing.cassette._tracks import CallEntry
 
 
 def place_of(ctx: AroundToolCall[Any]) -> str:

@@ -53,17 +53,17 @@ from hookline.testing.cassette._hook_chats import IN_TOOL, HookChats
 from hookline.testing.cassette._model import RecordedModel, RecordingModel
 from hookline.testing.cassette._scrub import Scrub, scrub_data
 from hookline.testing.cassette._shape import FIELDS, data_of, shape_of
-from hookline.testing.cassette._tape import (
+from hookline.testing.cassette._tracks import (
     Abort,
     CallEntry,
-    Lane,
+    ChatTrack,
     Request,
     Track,
-    lane_name,
     numbered,
-    read_tape,
+    read_tracks,
+    track_name,
     unused,
-    write_tape,
+    write_tracks,
 )
 
 Mode: TypeAlias = Literal["all", "model"]
@@ -99,8 +99,8 @@ class Cassette:
         self._mode = mode
         self._scrub = scrub
         self._fields = [field for field in FIELDS if field not in ignore]
-        self._tracks = {} if action == "record" else read_tape(path, mode)
-        self._lanes: dict[str, Lane] = {}  # by chat id
+        self._recorded = {} if action == "record" else read_tracks(path, mode)
+        self._tracks: dict[str, ChatTrack] = {}  # by chat id
         self._hook_chats = hook_chats
         self._counts: defaultdict[str, int] = defaultdict(int)
 
@@ -119,42 +119,42 @@ class Cassette:
             define_hook("onChatDone", self._stop, **INNERMOST),
         ]
 
-    # ── lanes ───────────────────────────────────────────────────────────────────────────────
+    # ── tracks ──────────────────────────────────────────────────────────────────────────────
 
-    def _lane(self, run: Run[Any]) -> Lane:
-        if run.chat_id in self._lanes:
-            return self._lanes[run.chat_id]
-        parent, place = self._lanes.get(run.parent_chat_id or ""), ""
+    def _track(self, run: Run[Any]) -> ChatTrack:
+        if run.chat_id in self._tracks:
+            return self._tracks[run.chat_id]
+        parent, place = self._tracks.get(run.parent_chat_id or ""), ""
         above = self._hook_chats.parents.get(run.chat_id)
         if parent is not None:
             place = parent.places.get(run.path[-1], run.path[-1])
             name = f"{parent.name} / call {place}"
         else:
-            name = lane_name(run, self._scrub)
-            if above is not None:  # whose lane is there from its first request on
-                parent = self._lanes.get(above)
+            name = track_name(run, self._scrub)
+            if above is not None:  # whose track is there from its first request on
+                parent = self._tracks.get(above)
                 name = f"{'' if parent is None else f'{parent.name} / '}hook {name}"
         name = numbered(name, self._counts)
-        recorded = self._tracks.get(name) or self._nearest(name)
-        lane = self._lanes[run.chat_id] = Lane(name, recorded, parent=parent, call=place, run=run)
-        lane.now.is_inner = parent is not None or above is not None
-        return lane
+        recorded = self._recorded.get(name) or self._nearest(name)
+        track = self._tracks[run.chat_id] = ChatTrack(name, recorded, parent, place, run)
+        track.now.is_inner = parent is not None or above is not None
+        return track
 
     def _nearest(self, name: str) -> Track:
         """The recorded chat that this one was probably, to say what differs."""
-        names = {lane.name for lane in self._lanes.values()}
+        names = {track.name for track in self._tracks.values()}
         start = name.rpartition(" / ")[0]
-        others = [o for o in self._tracks if o not in names and o.rpartition(" / ")[0] == start]
+        others = [o for o in self._recorded if o not in names and o.rpartition(" / ")[0] == start]
         closest = [] if " / call " in name else get_close_matches(name, others, n=1, cutoff=0)
-        return self._tracks[closest[0]] if closest else Track()
+        return self._recorded[closest[0]] if closest else Track()
 
-    def _is_live(self, lane: Lane) -> bool:
-        return self.action == "record" or any(other.is_live for other in lane.above)
+    def _is_live(self, track: ChatTrack) -> bool:
+        return self.action == "record" or any(other.is_live for other in track.above)
 
-    def _differ(self, lane: Lane, place: str, text: str) -> None:
+    def _differ(self, track: ChatTrack, place: str, text: str) -> None:
         """Note the first difference of a chat; raise it, or go on live from here."""
-        lane.is_live = True
-        self.differences += (Difference(chat=lane.name, place=place, text=text),)
+        track.is_live = True
+        self.differences += (Difference(chat=track.name, place=place, text=text),)
         if self.action == "replay":
             raise self.error()
 
@@ -165,10 +165,10 @@ class Cassette:
         text += f"If this is intended, record again with {VARIABLE}=patch"
         return CassetteError(text, self.differences)
 
-    def _raise_again(self, lane: Lane) -> None:
+    def _raise_again(self, track: ChatTrack) -> None:
         """After a difference, nothing of the chat is compared, and nothing of it runs."""
-        roots = {other.above[-1] for other in self._lanes.values() if other.is_live}
-        if self.action == "replay" and lane.above[-1] in roots:
+        roots = {other.above[-1] for other in self._tracks.values() if other.is_live}
+        if self.action == "replay" and track.above[-1] in roots:
             raise self.error()
 
     # ── requests ────────────────────────────────────────────────────────────────────────────
@@ -176,44 +176,44 @@ class Cassette:
     def _enter(self, ctx: PreRequest[Any]) -> None:
         """Name the chat before a hook begins another one for this request."""
         if not IN_TOOL.get():
-            self._lane(ctx.run)
+            self._track(ctx.run)
 
     async def _step(self, ctx: PreRequest[Any]) -> None:
         if not IN_TOOL.get():
-            lane = self._lane(ctx.run)
-            if not self._is_live(lane):
-                await lane.reach(ctx.iteration)
-            lane.now.steps = ctx.iteration + 1
+            track = self._track(ctx.run)
+            if not self._is_live(track):
+                await track.reach(ctx.iteration)
+            track.now.steps = ctx.iteration + 1
 
     async def _request(
         self, ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
     ) -> ModelResponse:
         if IN_TOOL.get():
             return await proceed()
-        lane = self._lane(ctx.run)
-        self._raise_again(lane)
+        track = self._track(ctx.run)
+        self._raise_again(track)
         shape = scrub_data(shape_of(ctx.request), self._scrub)
-        if not self._is_live(lane):
-            request = lane.take_request(shape, self._fields)
+        if not self._is_live(track):
+            request = track.take_request(shape, self._fields)
             if request is not None:
-                lane.now.requests.append(request)
-                recorded = RecordedModel(ctx.request.model, request.answer, lane.wait_for_abort)
+                track.now.requests.append(request)
+                recorded = RecordedModel(ctx.request.model, request.answer, track.wait_for_abort)
                 return await proceed(ctx.request.replace(model=recorded))
-            if lane.was_cut and lane.next_request() is None:
-                await lane.wait_for_abort()
-            place = f"request {len(lane.now.requests)} (step {ctx.iteration})"
-            self._differ(lane, place, self._request_difference(lane, shape))
+            if track.was_cut and track.next_request() is None:
+                await track.wait_for_abort()
+            place = f"request {len(track.now.requests)} (step {ctx.iteration})"
+            self._differ(track, place, self._request_difference(track, shape))
         request = Request(step=ctx.iteration, body=shape)
-        lane.now.requests.append(request)
+        track.now.requests.append(request)
         self.live_calls += 1
         model = RecordingModel(ctx.request.model, request.answer, self._scrub)
         return await proceed(ctx.request.replace(model=model))
 
-    def _request_difference(self, lane: Lane, shape: dict[str, Any]) -> str:
-        other = lane.next_request()
+    def _request_difference(self, track: ChatTrack, shape: dict[str, Any]) -> str:
+        other = track.next_request()
         if other is not None:
             return difference_of_requests(other.body, shape, self._fields)
-        count = len(lane.recorded.requests)
+        count = len(track.recorded.requests)
         last = json.dumps(shape["messages"][-1:], ensure_ascii=False)
         return f"it was not recorded; the cassette has {count} requests of the chat\n  {last[:200]}"
 
@@ -222,37 +222,37 @@ class Cassette:
     async def _call(self, ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, Result]) -> Result:
         if IN_TOOL.get():
             return await proceed()
-        lane = self._lane(ctx.run)
-        place = lane.places[ctx.call.id] = place_of(ctx)
+        track = self._track(ctx.run)
+        place = track.places[ctx.call.id] = place_of(ctx)
         if self._mode == "model":
             return await proceed()
-        self._raise_again(lane)
+        self._raise_again(track)
         call = CallEntry(
             tool=ctx.call.name,
             arguments=scrub_data(data_of(ctx.call.arguments), self._scrub),
             leads=ctx.tool.leads is not None,
         )
-        if not self._is_live(lane):
-            recorded = lane.next_call(place)
+        if not self._is_live(track):
+            recorded = track.next_call(place)
             if recorded is not None and is_same(recorded, call):
-                lane.now.calls.setdefault(place, []).append(recorded)
-                return await self._replay(lane, place, recorded, ctx, proceed)
-            if recorded is None and lane.was_cut:
-                await lane.wait_for_abort(place)
-            self._differ(lane, f"call {place}", call_difference(recorded, call))
-        lane.now.calls.setdefault(place, []).append(call)
-        return await self._record(lane, call, ctx, proceed)
+                track.now.calls.setdefault(place, []).append(recorded)
+                return await self._replay(track, place, recorded, ctx, proceed)
+            if recorded is None and track.was_cut:
+                await track.wait_for_abort(place)
+            self._differ(track, f"call {place}", call_difference(recorded, call))
+        track.now.calls.setdefault(place, []).append(call)
+        return await self._record(track, call, ctx, proceed)
 
     async def _record(
-        self, lane: Lane, call: CallEntry, ctx: AroundToolCall[Any], proceed: Any
+        self, track: ChatTrack, call: CallEntry, ctx: AroundToolCall[Any], proceed: Any
     ) -> Result:
         before, token = values_of(ctx.run), IN_TOOL.set(not call.leads)
-        call.ended, lane.running[ctx.call.id] = False, call
+        call.ended, track.running[ctx.call.id] = False, call
         try:
             result: Result = await proceed()
         finally:
             IN_TOOL.reset(token)
-            del lane.running[ctx.call.id]
+            del track.running[ctx.call.id]
         call.ended = True
         if not call.leads:
             call.result = scrub_data(data_of(result), self._scrub)
@@ -260,14 +260,14 @@ class Cassette:
         return result
 
     async def _replay(
-        self, lane: Lane, place: str, call: CallEntry, ctx: AroundToolCall[Any], proceed: Any
+        self, track: ChatTrack, place: str, call: CallEntry, ctx: AroundToolCall[Any], proceed: Any
     ) -> Result:
         if call.leads:
             try:
                 result: Result = await proceed()
                 return result
             finally:
-                lane.settle(place)
+                track.settle(place)
         for effect in call.effects:
             if "status" in effect:
                 await ctx.run.status(effect["status"], effect.get("data"))
@@ -275,10 +275,10 @@ class Cassette:
                 with suppress(Exception):  # the recorded result has the refusal or the error
                     await ctx.run.ask(effect["ask"], effect.get("schema"))
         if not call.ended:
-            await lane.wait_for_abort(place)
+            await track.wait_for_abort(place)
         for name, values in call.changes.items():
             getattr(ctx.run, name).update(values)
-        lane.settle(place)
+        track.settle(place)
         if call.stops and call.result is not None:
             raise StopChat(call.result["value"])
         recorded: Result = msgspec.convert(call.result, Result)
@@ -287,8 +287,8 @@ class Cassette:
     # ── what happens meanwhile ──────────────────────────────────────────────────────────────
 
     def _running(self, run: Run[Any], call_id: str) -> CallEntry | None:
-        lane = self._lanes.get(run.chat_id)
-        return None if lane is None else lane.running.get(call_id)
+        track = self._tracks.get(run.chat_id)
+        return None if track is None else track.running.get(call_id)
 
     def _status(self, ctx: OnStatus[Any]) -> None:
         call = None if ctx.call is None else self._running(ctx.run, ctx.call.id)
@@ -303,16 +303,16 @@ class Cassette:
             call.effects = [*call.effects, {"ask": prompt, "schema": schema}]
 
     def _abort(self, ctx: OnChatAbort[Any]) -> None:
-        lane = self._lanes.get(ctx.run.chat_id)
-        if lane is not None:
-            lane.now.abort = Abort(reason=ctx.reason, by_reader=ctx.by_reader)
+        track = self._tracks.get(ctx.run.chat_id)
+        if track is not None:
+            track.now.abort = Abort(reason=ctx.reason, by_reader=ctx.by_reader)
 
     def _stop(self, ctx: OnChatDone[Any]) -> None:
         """Mark the calls of the last step whose tools ended the chat."""
-        lane = self._lanes.get(ctx.run.chat_id)
-        if lane is None or ctx.response.stop_reason is None or not self._is_live(lane):
+        track = self._tracks.get(ctx.run.chat_id)
+        if track is None or ctx.response.stop_reason is None or not self._is_live(track):
             return
-        for place, runs in lane.now.calls.items():
+        for place, runs in track.now.calls.items():
             result = runs[-1].result
             if place.startswith(f"{ctx.run.iteration}.") and result is not None:
                 runs[-1].stops = result.get("value") == self._scrub(ctx.response.stop_reason)
@@ -321,10 +321,10 @@ class Cassette:
 
     def finish(self) -> None:
         """Write the file, or raise CassetteError for a difference or for what was not used."""
-        lanes = {lane.name: lane for lane in self._lanes.values()}
+        tracks = {track.name: track for track in self._tracks.values()}
         if self.action != "replay":
-            write_tape(self.path, self._mode, {name: lane.now for name, lane in lanes.items()})
+            write_tracks(self.path, self._mode, {name: track.now for name, track in tracks.items()})
             return
-        self.differences = self.differences or tuple(unused(self._tracks, lanes))
+        self.differences = self.differences or tuple(unused(self._recorded, tracks))
         if self.differences:  # which the test may have caught
             raise self.error()

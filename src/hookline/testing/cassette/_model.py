@@ -15,7 +15,7 @@ from hookline.testing.cassette._scrub import Scrub, scrub_chunks
 from hookline.testing.cassette._shape import data_of
 
 
-class TapeModel:
+class CassetteModel:
     """Stands for the model of a request: it has the same name, provider and abilities."""
 
     def __init__(self, model: Any, answer: dict[str, Any]) -> None:
@@ -26,7 +26,7 @@ class TapeModel:
         self._answer = answer
 
 
-class RecordingModel(TapeModel):
+class RecordingModel(CassetteModel):
     """Passes the model's chunks on, and keeps them in `answer`, with the error at their end."""
 
     def __init__(self, model: Any, answer: dict[str, Any], scrub: Scrub) -> None:
@@ -57,7 +57,7 @@ class RecordingModel(TapeModel):
                 self._answer["ended"] = False
 
 
-class RecordedModel(TapeModel):
+class RecordedModel(CassetteModel):
     """Yields the chunks of `answer`, and raises its error."""
 
     def __init__(

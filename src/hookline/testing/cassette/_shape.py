@@ -65,7 +65,7 @@ def _part(part: Any, numbers: dict[str, str]) -> dict[str, Any]:
     return shape
 
 
-# ── a lane keeps of each request what differs from the one before ───────────────────────────
+# ── a track keeps of each request what differs from the one before ──────────────────────────
 
 
 def fold(before: dict[str, Any] | None, shape: dict[str, Any]) -> dict[str, Any]:

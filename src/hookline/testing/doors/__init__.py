@@ -8,9 +8,9 @@ not installed is left out.
 
 from typing import Final
 
-from hookline.testing._guard_path import Walk
-from hookline.testing.doors._mcp import MCP_PATHS
-from hookline.testing.doors._web import WEB_PATHS
+from hookline.testing._guards.call_path import Walk
+from hookline.testing.doors._mcp_paths import MCP_PATHS
+from hookline.testing.doors._web_paths import WEB_PATHS
 
 __all__ = ["DOOR_PATHS"]
 

@@ -22,7 +22,7 @@ import msgspec
 from hookline.errors import UsageError
 from hookline.hooks import runs_command
 from hookline.workspace._commands.plain import plain_commands
-from hookline.workspace._commands.programs import CHANGE_FOLDER, RUNNERS, writes_or_runs
+from hookline.workspace._commands.risky_programs import CHANGE_FOLDER, RUNNERS, writes_or_runs
 
 Kind = Literal["allow", "ask", "deny"]
 _RULE: Final = re.compile(r"\s*([A-Za-z_]+)\s*(?:\((.*)\))?\s*", re.DOTALL)

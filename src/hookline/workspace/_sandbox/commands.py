@@ -17,7 +17,7 @@ from typing import Final
 
 from hookline.workspace._errors import NoSandboxError, SearchError
 from hookline.workspace._files.access import Access
-from hookline.workspace._files.scan import Scan
+from hookline.workspace._files.protected_files import Scan
 from hookline.workspace._sandbox.bwrap import INSTALL
 from hookline.workspace._sandbox.protocol import CommandLimits, Job, Sandbox, View
 from hookline.workspace._sandbox.unconfined import Unconfined

@@ -13,8 +13,8 @@ from hookline.workspace._errors import NotAFileError
 from hookline.workspace._files.access import Access
 from hookline.workspace._files.root import FileData
 from hookline.workspace._files.text import decode
-from hookline.workspace._tools.memory import note_read
 from hookline.workspace._tools.outputs import MAX_TEXT, Outputs, clean
+from hookline.workspace._tools.seen_files import note_read
 
 MAX_LINES: Final = 2000
 MAX_LINE: Final = 2000

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable
 from os import PathLike
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -22,8 +22,8 @@ from hookline.workspace._errors import ChangedError
 from hookline.workspace._files.access import Access
 from hookline.workspace._files.root import Root
 from hookline.workspace._files.text import decode
-from hookline.workspace._tools.memory import note_only, only_rules
 from hookline.workspace._tools.outputs import Outputs
+from hookline.workspace._tools.seen_files import KEY, notes_of
 
 FILE: Final = "SKILL.md"
 MAX_NAME: Final = 64
@@ -92,7 +92,7 @@ class Skills:
             if file is None and definition.allowed_tools is not None:
                 rules = only_rules(run)
                 tools = list(definition.allowed_tools)
-                note_only(run, tools if rules is None else [r for r in rules if r in tools])
+                _note_only(run, tools if rules is None else [r for r in rules if r in tools])
             return await asyncio.to_thread(outputs.cut, text)
 
         return Tool(skill, idempotent=True)
@@ -161,3 +161,21 @@ def _parsed(text: str, place: str) -> tuple[dict[str, str], str]:
         elif last and line[:1] in (" ", "\t"):
             fields[last] = f"{fields[last]} {line.strip().removeprefix('- ')}".strip()
     return fields, text[match.end() :]
+
+
+def only_rules(run: Run[Any]) -> list[str] | None:
+    """Return the rules to which skills have limited this chat; None if there are none.
+
+    The skills of a chat also limit its sub-agents.
+    """
+    rules: Any = notes_of(run.state).get("only")
+    own = cast("list[str]", rules) if isinstance(rules, list) else None
+    above = None if run.parent is None else only_rules(run.parent)
+    if own is None or above is None:
+        return above if own is None else own
+    return [rule for rule in own if rule in above]
+
+
+def _note_only(run: Run[Any], rules: list[str]) -> None:
+    """Limit this chat to these rules, and to those of earlier skills."""
+    run.state[KEY] = {**notes_of(run.state), "only": rules}

@@ -12,11 +12,11 @@ from hookline import NotRun, Run, Tool
 from hookline.workspace._errors import MissingError
 from hookline.workspace._files.access import Access
 from hookline.workspace._files.diff import counts
-from hookline.workspace._files.replace import replace
 from hookline.workspace._files.root import digest
-from hookline.workspace._tools.change import NO_FILE, Change, Replacement, check, plan_change
-from hookline.workspace._tools.memory import note_read
+from hookline.workspace._files.safe_write import replace
+from hookline.workspace._tools.file_change import NO_FILE, Change, Replacement, check, plan_change
 from hookline.workspace._tools.outputs import keep_latest
+from hookline.workspace._tools.seen_files import note_read
 
 MAX_CALLS: Final = 200
 """The number of changes that are remembered, for durable chats that run one of them again."""

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from hookline.errors import UsageError
 from hookline.mcp._client.transport.process import MAX_MESSAGE
 from hookline.mcp._errors import RAISED, sdk
-from hookline.providers._adapter.http import bounded, plain, put_body
+from hookline.providers._adapter.http_limits import bounded, plain, put_body
 
 logger = getLogger("hookline.mcp")
 

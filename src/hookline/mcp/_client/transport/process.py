@@ -22,7 +22,7 @@ from typing import Any, Final
 import anyio
 
 from hookline.mcp._errors import MCPServerError, sdk
-from hookline.providers._adapter.http import MAX_VALUES, too_large
+from hookline.providers._adapter.http_limits import MAX_VALUES, too_large
 
 logger = getLogger("hookline.mcp")
 

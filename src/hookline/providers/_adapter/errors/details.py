@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from unicodedata import category
 
-from hookline.providers._adapter.parts import is_list, is_object
+from hookline.providers._adapter.json_fields import is_list, is_object
 
 MAX_TEXT: Final = 1_000
 _LOOKS_LIKE_A_KEY: Final = re.compile(r"\b(?:sk|pk|key|rk)-[\w*.-]{6,}|\bAIza[\w*-]{6,}")

@@ -34,8 +34,8 @@ from hookline.providers._adapter.errors.details import (
     words_of,
 )
 from hookline.providers._adapter.errors.kinds import ADVICE, kind_of
-from hookline.providers._adapter.http import REDIRECT
-from hookline.providers._adapter.parts import is_list, is_object
+from hookline.providers._adapter.http_limits import REDIRECT
+from hookline.providers._adapter.json_fields import is_list, is_object
 from hookline.providers._adapter.sse import EventTooLarge
 
 _NO_MESSAGE: Final = re.compile(r"Error code: \d+( - None)?")

@@ -15,7 +15,7 @@ from hookline import Agent, Approve, Conversation, Deny, ModelRequest, ToolCall,
 from hookline.errors import OutputError
 from hookline.models import Chunk, ProviderTool
 from hookline.points import PreToolCall
-from hookline.testing._guard_path import LAST, OURS, CallPath, Walk, changing
+from hookline.testing._guards.call_path import LAST, OURS, CallPath, Walk, changing
 from hookline.testing._script import ScriptedModel
 from hookline.testing._turn import call as call_of
 
@@ -66,7 +66,7 @@ class _Leader:
         return call_of(tool[0]) if tool[1] == "handoff" else call_of(tool[0], input="probe")
 
 
-def _family(path: CallPath, turn: Any = None) -> tuple[Agent[Any], Agent[Any]]:
+def _agents(path: CallPath, turn: Any = None) -> tuple[Agent[Any], Agent[Any]]:
     """Copies of the agent and of the agent that has the tool."""
     model = _Leader(path, path.turn() if turn is None else turn)
     top: Agent[Any] = path.agent.twin(
@@ -85,11 +85,11 @@ async def _chat(path: CallPath, agent: Agent[Any], **options: Any) -> Any:
 
 
 async def _direct(path: CallPath) -> None:
-    await _chat(path, _family(path)[0])
+    await _chat(path, _agents(path)[0])
 
 
 async def _streamed(path: CallPath) -> None:
-    stream = _family(path)[0].chat_stream("probe", approver=path.deny, deps=path.deps)
+    stream = _agents(path)[0].chat_stream("probe", approver=path.deny, deps=path.deps)
     with suppress(OutputError):
         async with stream:
             async for _ in stream:
@@ -97,20 +97,20 @@ async def _streamed(path: CallPath) -> None:
 
 
 async def _only_hooks(path: CallPath) -> None:
-    await _chat(path, _family(path)[0], only_hooks=[])
+    await _chat(path, _agents(path)[0], only_hooks=[])
 
 
 async def _changed_by_a_hook(path: CallPath) -> None:
     def change(ctx: PreToolCall[Any]) -> ToolCall:
         return ctx.call.replace(arguments=path.call.arguments)
 
-    top, last = _family(path, path.turn(path.harmless))
+    top, last = _agents(path, path.turn(path.harmless))
     last.add_hook("preToolCall", change, name=OURS, priority=LAST, tools=[path.call.name])
     await _chat(path, top)
 
 
 async def _changed_by_a_wrapper(path: CallPath) -> None:
-    top, last = _family(path, path.turn(path.harmless))
+    top, last = _agents(path, path.turn(path.harmless))
     change = changing(path.call.arguments).fn
     last.add_hook("aroundToolCall", change, name=OURS, priority=LAST, tools=[path.call.name])
     await _chat(path, top)
@@ -123,7 +123,7 @@ def _asks(path: CallPath, last: Agent[Any]) -> None:
 
 async def _changed_by_an_approver(path: CallPath) -> None:
     path.is_approved = True
-    top, last = _family(path, path.turn(path.harmless))
+    top, last = _agents(path, path.turn(path.harmless))
     _asks(path, last)
 
     async def approve(request: Any, run: Any) -> Approve | Deny:
@@ -134,7 +134,7 @@ async def _changed_by_an_approver(path: CallPath) -> None:
 
 async def _changed_by_an_answer(path: CallPath) -> None:
     path.is_approved = True
-    top, last = _family(path, path.turn(path.harmless))
+    top, last = _agents(path, path.turn(path.harmless))
     _asks(path, last)
     talk = Conversation()
     await _chat(path, top, conversation=talk, approver=None)
@@ -149,7 +149,7 @@ async def _changed_by_an_answer(path: CallPath) -> None:
             await path.resume(top, talk, answers, approver=None)
 
 
-FAMILY_PATHS: Final[dict[str, Walk]] = {
+SUB_AGENT_PATHS: Final[dict[str, Walk]] = {
     "chat": _direct,
     "chat_stream": _streamed,
     "only_hooks=[]": _only_hooks,

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from hookline import File, Image, Source
 from hookline.models import Chunk, FileChunk, SourceChunk
-from hookline.providers._adapter.parts import is_object
+from hookline.providers._adapter.json_fields import is_object
 
 UNKNOWN: Final = "application/octet-stream"
 RATE: Final = 24_000  # the sample rate of generated audio, unless the response states another

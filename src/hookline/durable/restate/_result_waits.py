@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from hookline.durable._polled.waiting import Waiters
+from hookline.durable._shared.outcome_waits import Waiters
 from hookline.durable.restate._deaths import quarantine_in
 from hookline.durable.restate._requests import Ingress, admin_of
 from hookline.errors import StoreError, UsageError

@@ -7,7 +7,6 @@ from collections.abc import Collection, Generator
 from contextlib import suppress
 from typing import NamedTuple
 
-from hookline.durable._polled.board import Board
 from hookline.durable._polled.claims import (
     ANY,
     DRAINED,
@@ -22,8 +21,9 @@ from hookline.durable._polled.claims import (
     ending_of,
     forgiven,
 )
+from hookline.durable._polled.client_operations import ClientOperations
 from hookline.durable._polled.database import APPEND, FINISH, Database, Row, Statement, Work
-from hookline.durable._polled.deaths import Toll, log_quarantine
+from hookline.durable._shared.deaths import Toll, log_quarantine
 from hookline.durable._status import state_of
 from hookline.errors import StoreError
 
@@ -37,7 +37,7 @@ class Signs(NamedTuple):
     drained: bool = False  # by an operator
 
 
-class Jobs(Board):
+class Jobs(ClientOperations):
     """The jobs of one queue, as workers see them."""
 
     def __init__(

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from hookline.durable._polled.deaths import Toll, log_quarantine
+from hookline.durable._shared.deaths import Toll, log_quarantine
 from hookline.durable.restate._deaths import quarantine_in, toll_of, undone_by
-from hookline.durable.restate._results import Paused, Results, quoted
+from hookline.durable.restate._result_waits import Paused, Results, quoted
 from hookline.errors import StoreError, UsageError
 
 logger = logging.getLogger("hookline.durable")

@@ -1,12 +1,10 @@
-"""Helpers that several providers share: media, settings, counts. Pure."""
+"""What the requests to several providers have in common: media, messages, tools. Pure."""
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeGuard
-
-import msgspec
+from collections.abc import Sequence
+from typing import Any
 
 from hookline import (
     AssistantMessage,
@@ -21,16 +19,7 @@ from hookline import (
 )
 from hookline.errors import BadRequestError
 from hookline.models import ModelRequest, ProviderTool
-
-
-def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    """Return whether a value is a JSON object."""
-    return isinstance(value, dict)
-
-
-def is_list(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
-    """Return whether a value is a JSON array."""
-    return isinstance(value, (list, tuple))
+from hookline.providers._adapter.json_fields import is_object
 
 
 def record(value: object, types: frozenset[str]) -> dict[str, Any] | None:
@@ -105,24 +94,6 @@ def _images_message(pictures: Sequence[Image]) -> UserMessage:
     return UserMessage(parts=(Text("Images that you have made:"), *pictures))
 
 
-def merge(body: dict[str, Any], extra: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Merge the provider options into the request; an option of None removes a field.
-
-    Tools are added to the existing tools, and an object is merged into the existing object.
-    """
-    for name, value in (extra or {}).items():
-        current = body.get(name)
-        if value is None:
-            body.pop(name, None)
-        elif name == "tools" and is_list(current) and is_list(value):
-            body[name] = [*current, *value]
-        elif is_object(current) and is_object(value):
-            body[name] = {**current, **value}
-        else:
-            body[name] = value
-    return body
-
-
 def functions(request: ModelRequest) -> list[Tool[..., Any]]:
     """Return the tools that run in this process."""
     return [tool for tool in request.tools if not isinstance(tool, ProviderTool)]
@@ -140,40 +111,3 @@ def run_there(request: ModelRequest, provider: str) -> list[dict[str, Any]]:
 def choice(settings: Settings, request: ModelRequest) -> str | None:
     """Return `tool_choice`, if there are tools to choose from."""
     return settings.tool_choice if request.tools else None
-
-
-def count(usage: object, *path: str) -> int:
-    """Return a token count of the provider's usage; 0 if it is missing."""
-    value: Any = usage
-    for name in path:
-        value = value.get(name) if is_object(value) else None
-    return value if type(value) is int and value > 0 else 0
-
-
-def text_in(event: Mapping[str, Any], name: str) -> str:
-    """Return a text field; None counts as empty. Raises TypeError for any other type."""
-    value = event.get(name)
-    if value is None:
-        return ""
-    if type(value) is not str:
-        raise TypeError(f"{name} is a {type(value).__name__}")
-    return value
-
-
-def index_in(event: Mapping[str, Any], name: str = "index") -> int:
-    """Return a position in the answer; raises TypeError for a non-number, KeyError if missing."""
-    value = event[name]
-    if type(value) is not int:
-        raise TypeError(f"{name} is a {type(value).__name__}")
-    return value
-
-
-def own(meta: Mapping[str, Any] | None, provider: str) -> dict[str, Any]:
-    """Return this provider's own data in the meta of a part or message."""
-    data = meta.get(provider) if meta else None
-    return data if is_object(data) else {}
-
-
-def json_text(data: Any) -> str:
-    """Return the compact JSON text of JSON data."""
-    return msgspec.json.encode(data).decode()

@@ -1,4 +1,4 @@
-"""The kit: everything shared by the traced chats of one pair of providers."""
+"""The emitter: everything shared by the traced chats of one pair of providers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hookline.models import PriceFunction
 from hookline.otel._conventions import names
 from hookline.otel._conventions.names import Semconv
 from hookline.otel._emit.content import Content
-from hookline.otel._emit.failures import report
 from hookline.otel._emit.log_events import Events
 from hookline.otel._emit.metrics import Instruments
-from hookline.otel._emit.prefixes import Prefixes
+from hookline.otel._emit.own_failures import report
+from hookline.otel._emit.prefix_share import Prefixes
 
 Attributes = Mapping[str, Any] | Callable[[Run[Any]], Mapping[str, Any]]
 """Additional attributes of every span: a mapping, or a function of the chat."""
@@ -32,7 +32,7 @@ class Source(Protocol):
     def bus_for_chat(self, keys: Collection[object]) -> HookBus[Any] | None: ...
 
 
-class Kit:
+class Emitter:
     """A tracer, instruments and a logger, with the options for recording."""
 
     __slots__ = (
@@ -55,7 +55,7 @@ class Kit:
         "writes",
     )
 
-    source: Source  # provides the hooks that use this kit
+    source: Source  # provides the hooks that use this emitter
 
     def __init__(
         self,

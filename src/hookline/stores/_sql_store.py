@@ -30,7 +30,7 @@ from hookline import ApprovalRequest, Conversation, Message
 from hookline.errors import ConversationBusyError, UsageError
 from hookline.points import check_number
 from hookline.storage import Change, ConversationInfo, Stored, chat_of, check_id, check_page
-from hookline.stores._database import Database
+from hookline.stores._connections import Database
 from hookline.stores._leases import Leases
 from hookline.stores._rows import (
     APPEND,

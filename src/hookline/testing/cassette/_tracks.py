@@ -1,6 +1,6 @@
-"""The file of a cassette, and its lanes: one for each chat, also of sub-agents.
+"""The file of a cassette, and its tracks: one for each chat, also of sub-agents.
 
-A lane is named by the chat's message, or for a sub-agent by the call that leads to it. So it does
+A track is named by the chat's message, or for a sub-agent by the call that leads to it. So it does
 not matter in which order chats run at the same time. Chats with equal messages are numbered.
 """
 
@@ -50,7 +50,7 @@ class CallEntry(msgspec.Struct, omit_defaults=True):
     changes: dict[str, dict[str, Any]] = {}
     """The values that the tool has put into `run.state` and `run.meta`."""
     leads: bool = False
-    """Whether the tool leads to another agent, which is replayed in its own lane."""
+    """Whether the tool leads to another agent, which is replayed in its own track."""
     stops: bool = False
     """Whether the tool ended the chat with StopChat."""
     ended: bool = True
@@ -83,11 +83,11 @@ class Track(msgspec.Struct, omit_defaults=True):
     """Whether a tool or a hook of another chat has begun the chat."""
 
 
-class Lane:
-    """One chat: what was recorded, and what has happened in this run."""
+class ChatTrack:
+    """One chat: its recorded track, and what has happened in this run."""
 
     def __init__(
-        self, name: str, recorded: Track, *, parent: Lane | None, call: str, run: Run[Any]
+        self, name: str, recorded: Track, parent: ChatTrack | None, call: str, run: Run[Any]
     ) -> None:
         self.name = name
         self.recorded = recorded
@@ -103,8 +103,8 @@ class Lane:
         self._progress = asyncio.Event()
 
     @property
-    def above(self) -> list[Lane]:
-        """This lane and those of the agents that lead here."""
+    def above(self) -> list[ChatTrack]:
+        """This track and those of the agents that lead here."""
         return [self] if self.parent is None else [self, *self.parent.above]
 
     @property
@@ -173,17 +173,17 @@ class Lane:
         if place:
             self.settle(place)
         top, levels = self.settle_above()
-        for lane, call in [(self, place), *levels] if place else levels:
-            await lane._others_settle(call)
+        for track, call in [(self, place), *levels] if place else levels:
+            await track._others_settle(call)
         abort = top.recorded.abort
         if abort is not None and not abort.by_reader:
             top.run.abort(abort.reason)
         await asyncio.Event().wait()
 
-    def settle_above(self) -> tuple[Lane, list[tuple[Lane, str]]]:
+    def settle_above(self) -> tuple[ChatTrack, list[tuple[ChatTrack, str]]]:
         """Settle the calls that lead here and did not end; return them, and the chat above."""
-        top: Lane = self
-        levels: list[tuple[Lane, str]] = []
+        top: ChatTrack = self
+        levels: list[tuple[ChatTrack, str]] = []
         while top.parent is not None and not top.parent.has_ended(top.call):
             top.parent.settle(top.call)
             levels.append((top.parent, top.call))
@@ -196,13 +196,13 @@ class Lane:
         return not runs or runs[-1].ended
 
 
-def unused(tracks: dict[str, Track], lanes: dict[str, Lane]) -> Iterator[Difference]:
+def unused(recorded: dict[str, Track], tracks: dict[str, ChatTrack]) -> Iterator[Difference]:
     """Yield for each chat what was recorded and did not happen."""
-    for name in tracks:
-        if name not in lanes:
+    for name in recorded:
+        if name not in tracks:
             text = "the chat was recorded, but did not come to its first request"
             yield Difference(chat=name, place="request 0", text=text)
-        elif missing := lanes[name].unused():
+        elif missing := tracks[name].unused():
             first, more = missing[0], len(missing) - 1
             text = "it was recorded, but did not happen"
             text += f", nor did {', '.join(missing[1:])}" if more else ""
@@ -214,10 +214,10 @@ def unused(tracks: dict[str, Track], lanes: dict[str, Lane]) -> Iterator[Differe
 
 def read_cassette(path: str | os.PathLike[str]) -> dict[str, Track]:
     """Read the chats of a file by their names; raises CassetteError if it is not a cassette."""
-    return read_tape(Path(path), None)
+    return read_tracks(Path(path), None)
 
 
-def read_tape(path: Path, mode: str | None) -> dict[str, Track]:
+def read_tracks(path: Path, mode: str | None) -> dict[str, Track]:
     """Read the chats of a file of this mode, or of any mode."""
     text = path.read_text(encoding="utf-8")
     try:
@@ -250,7 +250,7 @@ def _read_track(data: dict[str, Any]) -> Track:
     return track
 
 
-def write_tape(path: Path, mode: str, tracks: dict[str, Track]) -> None:
+def write_tracks(path: Path, mode: str, tracks: dict[str, Track]) -> None:
     """Write the file in one move, so that no reader sees a half of it."""
     chats: dict[str, Any] = {}
     for name, track in sorted(tracks.items()):
@@ -267,7 +267,7 @@ def write_tape(path: Path, mode: str, tracks: dict[str, Track]) -> None:
     new.replace(path)
 
 
-def lane_name(run: Run[Any], scrub: Scrub) -> str:
+def track_name(run: Run[Any], scrub: Scrub) -> str:
     """The message of the chat, as JSON; a long one is cut and has a digest."""
     texts = [message.text for message in run.history if message.role == "user"]
     text = scrub(texts[-1]) if texts else ""

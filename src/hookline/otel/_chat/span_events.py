@@ -1,4 +1,4 @@
-"""Events that explain the course of a chat: retries, handoffs, guardrails and approvals.
+"""Events on spans that explain the course of a chat: retries, handoffs, guardrails and approvals.
 
 Only hookline's own statuses are recorded: a user's status may contain content.
 """
@@ -13,7 +13,7 @@ from hookline.otel._chat.attributes import hook_labels
 from hookline.otel._chat.model_call import ModelCall
 from hookline.otel._chat.trace import Trace
 from hookline.otel._conventions import names
-from hookline.otel._emit.providers import Kit
+from hookline.otel._emit.emitter import Emitter
 from hookline.otel._emit.spans import Operation, innermost
 from hookline.points import OnApproval, OnHook, PreSteer
 
@@ -36,7 +36,7 @@ def tell_status(op: Operation, name: str, keys: Collection[str], data: Any) -> N
     """
     if not op.span.is_recording():
         return
-    content = op.kit.content
+    content = op.emitter.content
     attributes: dict[str, Any] = {}
     fields = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
     for key, value in fields.items():
@@ -59,7 +59,7 @@ def tell_approval(trace: Trace, ctx: OnApproval) -> None:
         return
     attributes: dict[str, Any] = {
         names.TOOL_NAME: call.name,
-        names.TOOL_CALL_ID: trace.op.kit.content.word(call.id),
+        names.TOOL_CALL_ID: trace.op.emitter.content.word(call.id),
     }
     if decision is None:
         attributes[names.APPROVAL_DECISION] = "asked"
@@ -70,7 +70,7 @@ def tell_approval(trace: Trace, ctx: OnApproval) -> None:
         if isinstance(decision, Approve) and decision.arguments is not None:
             attributes[names.APPROVAL_EDITED] = True
         if decision.by is not None:
-            attributes[names.APPROVAL_BY] = trace.op.kit.content.word(decision.by)
+            attributes[names.APPROVAL_BY] = trace.op.emitter.content.word(decision.by)
         wait = trace.links.approval_wait(ctx.run, call.id)
         if wait is not None:
             attributes[names.APPROVAL_WAIT] = wait
@@ -81,16 +81,20 @@ def tell_sent(trace_of: Callable[[Run[Any]], Trace | None], ctx: PreSteer[Any]) 
     """Record that a message that was sent into the chat is delivered."""
     trace = trace_of(ctx.run)
     if trace is not None and trace.op.span.is_recording():
-        id = trace.op.kit.content.word(ctx.message.id)
+        id = trace.op.emitter.content.word(ctx.message.id)
         attributes = {names.SENT_ID: id, names.SENT_WHEN: ctx.when}
         trace.op.span.add_event(names.SENT_EVENT, attributes)
 
 
-def tell_hook(kit: Kit, ctx: OnHook[Any], trace: Trace | None, call: ModelCall | None) -> None:
+def tell_hook(
+    emitter: Emitter, ctx: OnHook[Any], trace: Trace | None, call: ModelCall | None
+) -> None:
     """Record another hook: its duration as a metric, its decision as an event."""
     labels = hook_labels(ctx.hook, ctx.point, ctx.outcome)
     op = nearest(trace, call)
-    kit.instruments.hook_duration.record(ctx.duration, labels, None if op is None else op.context)
+    emitter.instruments.hook_duration.record(
+        ctx.duration, labels, None if op is None else op.context
+    )
     if ctx.outcome == "ok" or op is None or trace is None or not op.span.is_recording():
         return
     attributes: dict[str, Any] = {**labels, names.HOOK_DURATION: ctx.duration}

@@ -1,4 +1,4 @@
-"""What Restate's journal of a chat says: its input, its batches, its messages, and their times."""
+"""The entries of Restate's journal of a chat: input, batches, messages, and their times."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import msgspec
 
 from hookline.durable._job import Fields, fields_of
 from hookline.durable._status import ChatStatus, Counts, Query, Record, State, state_of
-from hookline.durable.restate._journal import (
+from hookline.durable.restate._journal_entries import (
     death_in,
     input_of,
     is_batch,
@@ -24,7 +24,7 @@ from hookline.durable.restate._journal import (
     steps_of,
     times_of,
 )
-from hookline.durable.restate._results import Results, quoted
+from hookline.durable.restate._result_waits import Results, quoted
 from hookline.errors import UsageError
 
 _PAGE: Final = 1000  # chats of one query
@@ -68,7 +68,7 @@ class _Group(msgspec.Struct, frozen=True):
     created: datetime
 
 
-class Board(Results):
+class OperatorRequests(Results):
     """A client of a Restate server and of its admin API."""
 
     async def _act(self, invocation: str, action: str) -> bool:

@@ -13,9 +13,10 @@ from typing import Any, Final, Literal, TypeAlias
 from hookline import Agent, ToolCall
 from hookline.errors import ToolArgumentsError, UsageError
 from hookline.models import ProviderTool
-from hookline.testing._guard_family import FAMILY_PATHS, routes
-from hookline.testing._guard_path import CallPath, LeftOutError, Passage, Walk, contains
-from hookline.testing._guard_paths import PATHS, PROVIDER_PATHS
+from hookline.testing._guards.basic_paths import PROVIDER_PATHS
+from hookline.testing._guards.call_path import CallPath, LeftOutError, Passage, Walk, contains
+from hookline.testing._guards.path_table import PATHS
+from hookline.testing._guards.sub_agent_tools import SUB_AGENT_PATHS, routes
 
 Expected: TypeAlias = Literal["denied", "asked", "redacted"]
 """What must become of a call: it is refused, asked about, or its tool does not get the secret."""
@@ -125,7 +126,7 @@ def _walks(
     if isinstance(tool, ProviderTool):
         return PROVIDER_PATHS
     _check_arguments(tool, call)
-    return FAMILY_PATHS if is_below else {**PATHS, **(paths or {})}
+    return SUB_AGENT_PATHS if is_below else {**PATHS, **(paths or {})}
 
 
 def _tool_of(agent: Agent[Any], name: str) -> tuple[tuple[Any, ...], Any]:

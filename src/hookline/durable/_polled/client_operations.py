@@ -9,7 +9,7 @@ from typing import Any, Final
 from hookline.durable._job import fields_of
 from hookline.durable._polled.claims import DRAINED, FIRST, READY
 from hookline.durable._polled.database import ADD, Database, Row, Statement, Work
-from hookline.durable._polled.waiting import Waiters
+from hookline.durable._shared.outcome_waits import Waiters
 from hookline.durable._status import ChatStatus, Counts, Query, Record, Sending, State
 from hookline.errors import QueueFullError, UsageError
 
@@ -44,7 +44,7 @@ class _NotPending(Exception):
     """An approval that cannot be answered: the transaction is undone."""
 
 
-class Board:
+class ClientOperations:
     """The jobs of one queue, as clients see them."""
 
     def __init__(

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from hookline import Agent
 from hookline.errors import UsageError
 from hookline.mcp import serve
-from hookline.testing._guard_path import CallPath, LeftOutError, Walk
+from hookline.testing._guards.call_path import CallPath, LeftOutError, Walk
 from hookline.testing.doors._request import request, shut_down
 
 Object: TypeAlias = dict[str, Any]

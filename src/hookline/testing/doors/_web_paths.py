@@ -9,7 +9,7 @@ from secrets import token_hex
 from typing import Any, Final, TypeAlias
 
 from hookline import Agent, HookDef
-from hookline.testing._guard_path import CallPath, Walk
+from hookline.testing._guards.call_path import CallPath, Walk
 from hookline.testing.doors._request import request, shut_down
 from hookline.web import app
 

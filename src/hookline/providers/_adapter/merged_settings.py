@@ -14,7 +14,7 @@ import msgspec
 
 from hookline import Settings
 from hookline.errors import UsageError
-from hookline.providers._adapter.parts import is_object, merge
+from hookline.providers._adapter.json_fields import is_list, is_object
 
 S = TypeVar("S", bound=Settings)
 
@@ -63,6 +63,24 @@ def with_extra(body: dict[str, Any], provider: str, *settings: Settings) -> dict
                     f"extra={{{provider!r}: {{{name!r}: …}}}}"
                 )
         merge(body, (group.extra or {}).get(provider))
+    return body
+
+
+def merge(body: dict[str, Any], extra: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Merge the provider options into the request; an option of None removes a field.
+
+    Tools are added to the existing tools, and an object is merged into the existing object.
+    """
+    for name, value in (extra or {}).items():
+        current = body.get(name)
+        if value is None:
+            body.pop(name, None)
+        elif name == "tools" and is_list(current) and is_list(value):
+            body[name] = [*current, *value]
+        elif is_object(current) and is_object(value):
+            body[name] = {**current, **value}
+        else:
+            body[name] = value
     return body
 
 

@@ -21,7 +21,7 @@ from hookline.workspace._errors import (
 from hookline.workspace._files.access import Access
 from hookline.workspace._files.diff import diff
 from hookline.workspace._files.text import PLAIN, decode, encode
-from hookline.workspace._tools.memory import asked_digest, read_digest
+from hookline.workspace._tools.seen_files import asked_digest, read_digest
 
 NO_FILE: Final = ""
 """The digest of a file that does not exist."""
