@@ -7,10 +7,13 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests._forked_blocks import Programs
 
 from hookline.points import TABLE
 
@@ -31,6 +34,7 @@ BLOCKS = [
     if block[2] == "python" and not block[1]
 ]
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+Run = Callable[[Path, Path], subprocess.CompletedProcess[str]]
 
 
 def command(path: Path) -> list[str]:
@@ -42,11 +46,14 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, **more, "PYTHONIOENCODING": "utf-8"}
 
 
-def run(path: Path, cwd: Path) -> str:
-    """What the program prints; it must end well and complain of nothing."""
-    done = subprocess.run(
+def run(path: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         command(path), cwd=cwd, env=environment(), capture_output=True, text=True, encoding="utf-8"
     )
+
+
+def printed_by(done: subprocess.CompletedProcess[str]) -> str:
+    """What the program prints; it must end well and complain of nothing."""
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return done.stdout
@@ -59,7 +66,7 @@ def run(path: Path, cwd: Path) -> str:
 def test_an_example_runs_offline_and_prints_plain_text_into_a_pipe(
     path: Path, tmp_path: Path
 ) -> None:
-    printed = run(path, tmp_path)
+    printed = printed_by(run(path, tmp_path))
     assert printed.strip()
     assert "\x1b" not in printed
 
@@ -127,7 +134,7 @@ def on_a_terminal(tmp_path: Path, **env: str) -> str:
 
 
 def test_the_demo_shows_hooks_text_and_a_summary_in_80_columns(tmp_path: Path) -> None:
-    lines = run(DEMO, tmp_path).splitlines()
+    lines = printed_by(run(DEMO, tmp_path)).splitlines()
     assert max(map(len, lines)) <= 80
     for word in ("changed", "blocked", "asked", "denied", "error", "approved", "hooks fired"):
         assert any(word in line for line in lines), word
@@ -146,11 +153,22 @@ def test_the_demo_is_plain_where_no_color_is_set(tmp_path: Path) -> None:
 # ── the docs ────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.fixture(scope="module")
+def run_block() -> Iterator[Run]:
+    """Run a program in a process of its own, which has imported hookline already."""
+    if not hasattr(os, "fork"):
+        yield run
+        return
+    modules = ("hookline", "hookline.hooks", "hookline.testing")
+    with closing(Programs(*modules, env=environment())) as programs:
+        yield programs.run
+
+
 @pytest.mark.parametrize("code", BLOCKS)
-def test_a_block_of_code_runs_by_itself(code: str, tmp_path: Path) -> None:
+def test_a_block_of_code_runs_by_itself(code: str, run_block: Run, tmp_path: Path) -> None:
     path = tmp_path / "block.py"
     path.write_text(code, encoding="utf-8")
-    run(path, tmp_path)
+    printed_by(run_block(path, tmp_path))
 
 
 @pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=lambda page: page.name)
@@ -179,10 +197,12 @@ STEPS = TOLD.findall(TUTORIAL.read_text())
 
 
 @pytest.mark.parametrize(("code", "printed"), STEPS, ids=range(1, len(STEPS) + 1))
-def test_the_tutorial_prints_what_it_says(code: str, printed: str, tmp_path: Path) -> None:
+def test_the_tutorial_prints_what_it_says(
+    code: str, printed: str, run_block: Run, tmp_path: Path
+) -> None:
     path = tmp_path / "step.py"
     path.write_text(code, encoding="utf-8")
-    assert run(path, tmp_path) == printed
+    assert printed_by(run_block(path, tmp_path)) == printed
 
 
 def test_every_step_of_the_tutorial_says_what_it_prints() -> None:
