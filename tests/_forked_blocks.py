@@ -1,8 +1,8 @@
 """Programs, each in a process that is forked from one that has imported its modules.
 
 Each has its own `__main__`, folder, output and end, as in an interpreter of its own; only the
-imports of these modules are not repeated. `python tests/_forked_blocks.py MODULE…` reads a line of JSON
-for each program, and answers with its exit status.
+imports of these modules are not repeated. `python tests/_forked_blocks.py MODULE…` reads a line of
+JSON for each program, and answers with its exit status.
 """
 
 from __future__ import annotations
