@@ -32,7 +32,7 @@ from hookline.runtimes import Durable, Halted, Journal
 from hookline.stores import SQLStore
 from hookline.testing import ScriptedModel, call
 from hookline.web import app
-from hookline.web._runs.header import Header
+from hookline.web._runs.run_header import Header
 from hookline.web.relay import RedisRelay
 
 PROTOCOLS = ("native", "ai-sdk", "ag-ui")

@@ -28,12 +28,12 @@ from hookline.web import (
     Page,
     conversation_key,
 )
-from hookline.web._page import timelines
+from hookline.web._page import timeline_store
 from hookline.web._page.markdown import LANGUAGES, LINES, MOST, MOST_CODE, TAGS, blocks
-from hookline.web._page.timelines import BYTES
+from hookline.web._page.markdown_parser import BYTES as TEXT_BYTES
+from hookline.web._page.markdown_parser import OWN_REQUESTS, REQUESTS, TEXTS
+from hookline.web._page.timeline_store import BYTES
 from hookline.web._site import conversations
-from hookline.web._site.markdown import BYTES as TEXT_BYTES
-from hookline.web._site.markdown import OWN_REQUESTS, REQUESTS, TEXTS
 
 HEADERS = {"content-type": "application/json"}
 
@@ -138,7 +138,7 @@ async def test_the_latest_conversations_are_searched(monkeypatch: pytest.MonkeyP
 
 
 async def test_the_latest_runs_of_a_timeline_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timelines, "RUNS", 2)
+    monkeypatch.setattr(timeline_store, "RUNS", 2)
     async with direct(Agent(ScriptedModel("One.", "Two.", "Three.")), page=True) as (_, http):
         for text in ("1", "2", "3"):
             await said(http, "a", text)
@@ -184,7 +184,7 @@ async def test_markdown_that_takes_long_keeps_no_thread_from_others(
         gate.wait(30)
         return blocks(text)
 
-    monkeypatch.setattr("hookline.web._site.markdown.blocks", slow)
+    monkeypatch.setattr("hookline.web._page.markdown_parser.blocks", slow)
     options: dict[str, Any] = {"authorize": lambda http: http.headers.get("x-user"), "page": True}
     async with direct(Agent(ScriptedModel()), **options) as (site, http):
 
@@ -196,7 +196,7 @@ async def test_markdown_that_takes_long_keeps_no_thread_from_others(
 
         try:
             waiting = [parse(f"user{n // OWN_REQUESTS}") for n in range(REQUESTS)]
-            await eventually(lambda: len(site._routes.markdown._requests) == REQUESTS)
+            await eventually(lambda: len(site._page.markdown._requests) == REQUESTS)
             refused = await parse("kim")
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
             assert await asyncio.wait_for(asyncio.to_thread(lambda: "free"), 60) == "free"
@@ -209,7 +209,7 @@ async def test_markdown_that_takes_long_keeps_no_thread_from_others(
             own = [parse("kim") for _ in range(OWN_REQUESTS)]
             await eventually(
                 lambda: (
-                    [owner for owner, _ in site._routes.markdown._requests].count("kim")
+                    [owner for owner, _ in site._page.markdown._requests].count("kim")
                     == OWN_REQUESTS
                 )
             )
@@ -280,7 +280,7 @@ async def test_a_run_with_many_details_takes_no_timeline_away() -> None:
     async with direct(agent, page=Page(details=True)) as (site, http):
         for text in ("a", "b", "c"):
             await said(http, "a", text)
-            await site._routes.timelines.settle()
+            await site._page.timelines.settle()
         first, second, third = (await http.get("/page/a/timeline")).json()["runs"]
         assert [each["ended"] for each in (first, second, third)] == ["done"] * 3
         assert (await http.get(f"/page/a/steps/{third['run']}/0")).json()["answer"] == "Three."
@@ -299,7 +299,7 @@ async def test_a_sub_agents_steps_are_kept_with_what_they_asked() -> None:
     agent.scopes.register(Scope("below", tools=[middle.as_tool()]))
     async with direct(agent, page=Page(details=True, price=lambda usage: 0.25)) as (site, http):
         await said(http, "a", "What is it like?")
-        await site._routes.timelines.settle()
+        await site._page.timelines.settle()
         (run,) = (await http.get("/page/a/timeline")).json()["runs"]
         begun = [each for each in run["frames"] if each["event"] == "step_started"]
         depths = [(len(each.get("path", ())), each["iteration"]) for each in begun]
@@ -337,7 +337,7 @@ async def test_an_error_has_one_id_in_the_stream_the_timeline_and_the_log(caplog
         streams = [(await http.post("/native", json={**body, "message": "Two."})).text]
         streams += [(await http.get(f"/{each}/a/stream")).text for each in ("native", "ai-sdk")]
         found = set().union(*map(ids_in, streams)) - tool
-        await site._routes.timelines.settle()
+        await site._page.timelines.settle()
         kept = (await http.get("/page/a/timeline")).json()["runs"][-1]["text"]
         assert found == ids_in(kept)
         assert len(found) == 1
@@ -385,8 +385,8 @@ async def test_an_error_before_the_first_event_has_one_id_too(
         told = ids_in(answer.text)
         assert len(told) == 1
         assert ids_in(caplog.text) == told
-        await site._routes.timelines.settle()
-        assert (await site._routes.timelines.read(conversation_key("owner", "a"))).runs == []
+        await site._page.timelines.settle()
+        assert (await site._page.timelines.read(conversation_key("owner", "a"))).runs == []
 
 
 # ── who reads ───────────────────────────────────────────────────────────────────────────────

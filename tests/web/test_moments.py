@@ -17,9 +17,9 @@ from hookline import Agent, Conversation, MemoryStore
 from hookline.events import ErrorInfo
 from hookline.testing import ScriptedModel
 from hookline.web import app
-from hookline.web._page.timelines import Timelines
-from hookline.web._runs.header import Header
+from hookline.web._page.timeline_store import Timelines
 from hookline.web._runs.run import Live
+from hookline.web._runs.run_header import Header
 from hookline.web._site.conversations import PRINCIPALS, Index
 from hookline.web.relay import RedisRelay
 

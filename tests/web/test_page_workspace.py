@@ -75,7 +75,7 @@ async def test_the_plan_and_the_changed_files_are_beside_the_chat_and_stay_after
             assert f"+def add(a, b):  # {HOSTILE}\n" in diffs[1]
             assert await page.page.title() == "coder"
             assert await page.violations() == []
-            await site._routes.timelines.settle()
+            await site._page.timelines.settle()
             await page.page.reload()
         await page.assert_sound()
 
@@ -92,7 +92,7 @@ async def test_the_names_of_changed_files_are_stored_even_if_their_differences_d
     )
     async with direct(agent, page=Page()) as (site, http):
         await said(http, "a", "Write.")
-        await site._routes.timelines.settle()
+        await site._page.timelines.settle()
         (run,) = (await http.get("/page/a/timeline")).json()["runs"]
     changes = [frame["data"] for frame in run["frames"] if frame["event"] == "status"]
     assert [change["path"] for change in changes] == [f"{number}.txt" for number in range(70)]

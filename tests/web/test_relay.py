@@ -27,9 +27,9 @@ from hookline.events import ChatAborted, ChatDone, ChatStarted, ErrorInfo, ToolC
 from hookline.hooks import retry
 from hookline.testing import ScriptedModel, Turn, call
 from hookline.web import Caps, Site, app
-from hookline.web._runs.header import SHARED_BYTES
+from hookline.web._runs.run_header import SHARED_BYTES
 from hookline.web.relay import RedisRelay
-from hookline.web.relay._link import Link
+from hookline.web.relay._commands import Link
 from hookline.web.relay._redis import SILENCE, Names, connect
 from hookline.web.relay._remote.run import RemoteRun
 from hookline.web.relay._writer import PARTITIONS
@@ -740,7 +740,7 @@ async def test_every_key_expires_and_begins_with_the_prefix(prefix: str) -> None
 
 async def test_an_entry_of_an_older_life_is_refused(prefix: str) -> None:
     """What a process writes late, after another has gone on with the run, is not read."""
-    from hookline.web._runs.header import Header
+    from hookline.web._runs.run_header import Header
     from hookline.web.relay._writer import RunSink
 
     agent = Agent(ScriptedModel("Hello."))

@@ -21,11 +21,11 @@ from hookline import Agent, ToolResult
 from hookline.errors import StoreError
 from hookline.events import ChatAborted, ChatStarted, ToolCallFinished
 from hookline.testing import ScriptedModel
-from hookline.web._runs.header import Header
 from hookline.web._runs.run import Live
+from hookline.web._runs.run_header import Header
 from hookline.web._site.answers.remote import follow
 from hookline.web.relay import Observer, RedisRelay
-from hookline.web.relay._link import Link, State
+from hookline.web.relay._commands import Link, State
 from hookline.web.relay._reader import Feed
 from hookline.web.relay._redis import Names
 from hookline.web.relay._remote.run import RemoteRun

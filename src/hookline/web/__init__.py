@@ -21,14 +21,14 @@ from hookline.web._protocols.ai_sdk.request import parse_ai_sdk
 from hookline.web._protocols.incoming import Incoming
 from hookline.web._protocols.native.encoder import NativeEncoder
 from hookline.web._protocols.native.messages import parse_native, to_native_messages
-from hookline.web._runs.items import HookFired
-from hookline.web._runs.points import OnClientAttached, OnClientDetached, OnFeedback
+from hookline.web._runs.fired_hooks import HookFired
+from hookline.web._runs.hook_points import OnClientAttached, OnClientDetached, OnFeedback
 from hookline.web._runs.registry import Runs
 from hookline.web._runs.run import Caps
 from hookline.web._site.application import Site
 from hookline.web._site.conversations import conversation_key, read_conversation_key
-from hookline.web._site.detached import resume_detached
-from hookline.web._site.statuses import error_response, status_of
+from hookline.web._site.error_statuses import error_response, status_of
+from hookline.web._site.outside_approvals import resume_detached
 
 __all__ = [
     "AgUiEncoder",

@@ -15,10 +15,10 @@ from hookline import Agent, Conversation, MemoryStore, Store
 from hookline.errors import UsageError
 from hookline.events import ChatEvent
 from hookline.web._http.access import LOOPBACK, Authorize, Guard
-from hookline.web._http.messages import Request as HttpRequest
 from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Request as HttpRequest
 from hookline.web._page.files import Page
-from hookline.web._page.watcher import Watcher
+from hookline.web._page.run_observers import Watcher
 from hookline.web._protocols.ag_ui.state import AgUiState
 from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion
 from hookline.web._protocols.error_texts import DescribeError
@@ -42,9 +42,9 @@ from hookline.web._site.begin import (
 )
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.durable import DurableChats, Engine
+from hookline.web._site.error_statuses import not_begun
 from hookline.web._site.inbox import Approvers
-from hookline.web._site.policies import Policies
-from hookline.web._site.statuses import not_begun
+from hookline.web._site.policy_trials import Policies
 from hookline.web.relay import RedisRelay
 
 if TYPE_CHECKING:

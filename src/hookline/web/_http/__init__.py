@@ -1,1 +1,1 @@
-"""HTTP over ASGI: messages, server-sent events, access, refusals. Knows no chat."""
+"""HTTP over ASGI: requests and replies, server-sent events, access, refusals. Knows no chat."""

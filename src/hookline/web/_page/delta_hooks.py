@@ -11,7 +11,7 @@ from hookline.models import PartEndChunk, ReasoningChunk, TextChunk, ToolCallChu
 from hookline.points import OnHook
 from hookline.web._http.sse import json_text, plain
 from hookline.web._page.step_details import as_text
-from hookline.web._runs.items import FieldChange, HookFired
+from hookline.web._runs.fired_hooks import FieldChange, HookFired
 
 Texts = dict[str, list[str]]
 

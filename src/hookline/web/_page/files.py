@@ -15,7 +15,7 @@ import msgspec
 
 from hookline import Usage
 from hookline.points import as_tuple
-from hookline.web._http.messages import Reply
+from hookline.web._http.request_reply import Reply
 
 _SCRIPTS: Final = (
     *("page", "dom", "server", "elements", "markdown", "view", "card", "timeline", "detail"),

@@ -30,7 +30,7 @@ from hookline.web._http.sse import plain
 from hookline.web._page.step_details import StepDetail, add_answer, cut, describe_request
 from hookline.web._protocols.error_texts import Mask
 from hookline.web._runs.backlog import Item
-from hookline.web._runs.items import HookFired
+from hookline.web._runs.fired_hooks import HookFired
 
 ENDS: Final[dict[type[Any], str]] = {
     ChatDone: "chat_done",

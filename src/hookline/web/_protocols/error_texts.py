@@ -33,8 +33,8 @@ from hookline.events import (
 )
 from hookline.web._http.refused import Refused
 from hookline.web._http.sse import json_text
-from hookline.web._protocols.attachments import safe_message, safe_part
-from hookline.web._runs.header import error_id, id_of_chat
+from hookline.web._protocols.outgoing_files import safe_message, safe_part
+from hookline.web._runs.run_header import error_id, id_of_chat
 
 logger = logging.getLogger("hookline.web")
 

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from msgspec.structs import replace
 
 from hookline.events import ChatAborted, ChatDone, ChatEvent, ChatFailed, ChatStarted, Status
-from hookline.web._protocols.changes import StatusShown, SubAgentChanged
+from hookline.web._protocols.answer_changes import StatusShown, SubAgentChanged
 
 Changes: TypeAlias = list[StatusShown | SubAgentChanged]
 

@@ -42,8 +42,8 @@ from hookline.web._protocols.native.messages import (
     to_native_messages,
 )
 from hookline.web._runs.backlog import RunView
-from hookline.web._runs.header import Header
 from hookline.web._runs.run import When
+from hookline.web._runs.run_header import Header
 
 Protocol: TypeAlias = Literal["native", "ai-sdk", "ag-ui"]
 """The protocols that a route can speak."""

@@ -1,1 +1,1 @@
-"""The runs of a server: their items, limits and queue. Knows no protocol."""
+"""The runs of a server: their events and hooks, limits and queue. Knows no protocol."""

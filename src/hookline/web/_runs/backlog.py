@@ -23,8 +23,8 @@ from hookline.events import (
     ToolCallDelta,
     ToolCallFinished,
 )
-from hookline.web._runs.header import Header
-from hookline.web._runs.items import HookFired
+from hookline.web._runs.fired_hooks import HookFired
+from hookline.web._runs.run_header import Header
 
 BATCH: Final = 256  # most entries that a reader takes at a time
 

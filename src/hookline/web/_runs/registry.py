@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from hookline import ChatStream, Message, Run, UserMessage
 from hookline.web._http.refused import Refused
-from hookline.web._runs.header import Header
 from hookline.web._runs.preparing import Starts
 from hookline.web._runs.queue import Lines, Place
 from hookline.web._runs.run import DEFAULT_CAPS, Caps, Live, Receipt, Sink, When
+from hookline.web._runs.run_header import Header
 
 CLOSING: Final = "the server is shutting down"
 

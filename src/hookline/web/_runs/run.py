@@ -21,7 +21,7 @@ from hookline.errors import ModelError, StreamInterruptedError, StreamStateError
 from hookline.events import ChatAborted, ChatDone, ChatEvent, ChatFailed, Interrupt, strict
 from hookline.runtimes import find_sent
 from hookline.web._runs.backlog import Backlog, Item
-from hookline.web._runs.header import Header, id_of_chat
+from hookline.web._runs.run_header import Header, id_of_chat
 
 logger = logging.getLogger("hookline.web")
 

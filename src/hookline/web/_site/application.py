@@ -6,8 +6,8 @@
     GET    /{protocol}/{id}/messages    the messages, in the form of that protocol; an empty list
                                         for an unknown conversation
     POST   /{protocol}/{id}/messages    send a message into that run
-    …      /conversations               the principal's conversations: see `routes.py`
-    GET    /, /page.css, /page.js       the chat page, if it is on, and /page for its requests
+    …      /conversations               the principal's conversations: `conversation_routes.py`
+    GET    /, /page.css, /page.js       the chat page, if it is on; /page: see `page_routes.py`
 
 A conversation belongs to its principal: it is stored under a key that begins with the principal's
 name, so no request can even name a conversation of somebody else.
@@ -23,8 +23,8 @@ from hookline.errors import HooklineError
 from hookline.runtimes import find_sent
 from hookline.web._http.access import preflight
 from hookline.web._http.asgi import Headers, Receive, Scope, Send
-from hookline.web._http.messages import Reply, Request, json_reply, refusal
 from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Reply, Request, json_reply, refusal
 from hookline.web._http.sse import plain
 from hookline.web._page.files import page_file
 from hookline.web._protocols.incoming import id_of, read_object
@@ -35,19 +35,20 @@ from hookline.web._protocols.table import (
     shown_messages,
     untold,
 )
-from hookline.web._runs.header import Header
 from hookline.web._runs.registry import closing
 from hookline.web._runs.run import Live, Receipt
+from hookline.web._runs.run_header import Header
 from hookline.web._site.answers.answer import Answer, Answers
 from hookline.web._site.answers.presence import Presence
 from hookline.web._site.answers.remote import follow
 from hookline.web._site.answers.streaming import Streaming, start_of
 from hookline.web._site.config import SiteConfig
+from hookline.web._site.conversation_routes import ConversationRoutes
 from hookline.web._site.conversations import Index, conversation_key
+from hookline.web._site.error_statuses import refused_for
 from hookline.web._site.inbox import Inbox
-from hookline.web._site.policies import PolicyRoutes
-from hookline.web._site.routes import Routes
-from hookline.web._site.statuses import refused_for
+from hookline.web._site.page_routes import PageRoutes
+from hookline.web._site.policy_trials import PolicyRoutes
 from hookline.web.relay._remote.run import RemoteRun
 
 logger = logging.getLogger("hookline.web")
@@ -67,14 +68,16 @@ class Site:
         self._closed = False  # whether the connections are closed
         self._presence = Presence(config.agent.bus)
         self._answers = Answers(config, self._index, self._presence)
-        self._routes = Routes(config, self._index)
+        self._page = PageRoutes(config, self._index)
+        timelines = None if config.page is None else self._page.timelines
+        self._routes = ConversationRoutes(config, self._index, timelines)
         self._lists: dict[str, Inbox | PolicyRoutes] = {}  # by the first part of the path
         if config.approvers is not None:
             self._lists["approvals"] = Inbox(config, self._index, self._answers, config.approvers)
         if config.policies is not None:
             self._lists["policies"] = PolicyRoutes(config, self._index, config.policies)
-        if config.page is not None:
-            self.runs.record = self._routes.timelines.begin
+        if timelines is not None:
+            self.runs.record = timelines.begin
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -88,8 +91,8 @@ class Site:
         """Accept no more requests, and end all runs: see `Runs.shutdown`."""
         await self.runs.shutdown(drain)
         self._closed = True
-        await self._routes.timelines.settle()
-        self._routes.markdown.close()
+        await self._page.timelines.settle()
+        self._page.markdown.close()
         await self._presence.settle()
         if self._config.relay is not None:
             await self._config.relay.aclose()
@@ -157,7 +160,7 @@ class Site:
             return await self._lists[first].get(principal)
         if first == "page":
             _allow(request, "POST" if rest == "markdown" else "GET")
-            return await self._routes.page(request, principal, rest)
+            return await self._page.answer(request, principal, rest)
         if first not in PROTOCOLS:
             raise Refused(404, "There is nothing here; check the address.")
         protocol: Protocol = first
@@ -288,7 +291,7 @@ class Site:
             raise Refused(404, "There is no such conversation; choose one from the list.")
         self.runs.forget(key)
         if self._config.page is not None:
-            await self._routes.timelines.forget(key)
+            await self._page.timelines.forget(key)
         if self._config.relay is not None:
             await self._config.relay.forget(key)
         return Reply(status=204)

@@ -30,9 +30,9 @@ from hookline.web._protocols.ag_ui.state import AgUiState, share
 from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion
 from hookline.web._protocols.incoming import Incoming, object_of, text_of
 from hookline.web._protocols.table import Protocol, last_calls, release_for
-from hookline.web._runs.header import Header
 from hookline.web._runs.registry import Runs, busy
 from hookline.web._runs.run import Live
+from hookline.web._runs.run_header import Header
 
 Deps: TypeAlias = Callable[[Any, str], Any]
 """Returns a chat's `deps`, or an awaitable of them, for an ASGI scope and a principal."""

@@ -18,8 +18,8 @@ import msgspec
 from hookline import Conversation, HookDef, Store
 from hookline.errors import ConversationBusyError, UsageError
 from hookline.web._http.refused import Refused
-from hookline.web._runs.keys import NAME, prefix_of
 from hookline.web._runs.run import DEFAULT_CAPS
+from hookline.web._runs.store_keys import NAME, prefix_of
 from hookline.web._runs.titles import titling
 
 TITLES: Final = 1000  # most titles to remember for one principal

@@ -19,8 +19,8 @@ from hookline.events import Interrupt
 from hookline.runtimes import find_sent
 from hookline.web._http.refused import Refused
 from hookline.web._protocols.incoming import Incoming
-from hookline.web._runs.header import Header
 from hookline.web._runs.run import Receipt, When
+from hookline.web._runs.run_header import Header
 from hookline.web._site.begin import denied_calls
 from hookline.web.relay import RedisRelay
 

@@ -14,15 +14,15 @@ from typing import Any, TypeAlias
 
 from hookline import ApprovalRequest
 from hookline.errors import UsageError
-from hookline.web._http.messages import Reply, Request, json_reply
 from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Reply, Request, json_reply
 from hookline.web._http.sse import plain
 from hookline.web._protocols.incoming import Incoming, decision_of, read_object, text_of
 from hookline.web._site.answers.answer import Answers
 from hookline.web._site.answers.queued import AnswerRequest
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Index, read_conversation_key
-from hookline.web._site.detached import resume_detached
+from hookline.web._site.outside_approvals import resume_detached
 
 Approvers: TypeAlias = Callable[[str, ApprovalRequest, str], bool | Awaitable[bool]]
 """Decides whether a principal may answer a request of the principal who is the last argument."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hookline.web._runs.registry import busy
-from hookline.web.relay._link import Link
+from hookline.web.relay._commands import Link
 from hookline.web.relay._redis import CLAIM, RELEASE, RENEW
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from hookline.events import ErrorInfo, read_event
 from hookline.web._runs.backlog import Item
-from hookline.web._runs.items import HookFired
+from hookline.web._runs.fired_hooks import HookFired
 
 LINES: Final = b"e"  # the field that holds the lines
 END: Final = b"x"  # the field of the last entry: how the run ended

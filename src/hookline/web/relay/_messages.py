@@ -19,7 +19,7 @@ from hookline import UserMessage
 from hookline.web._http.refused import Refused
 from hookline.web._runs.registry import Runs
 from hookline.web._runs.run import Live, Receipt, When
-from hookline.web.relay._link import Link
+from hookline.web.relay._commands import Link
 from hookline.web.relay._redis import DURABLE
 
 

@@ -22,14 +22,14 @@ from hookline import Message, UserMessage
 from hookline.errors import UsageError
 from hookline.events import ChatEvent
 from hookline.runtimes import Journal
-from hookline.web._runs.header import Header
 from hookline.web._runs.registry import Runs
 from hookline.web._runs.run import Live, Receipt, When
+from hookline.web._runs.run_header import Header
 from hookline.web.relay._claims import Claims
+from hookline.web.relay._commands import Link
 from hookline.web.relay._durable.chats import LifePublisher
-from hookline.web.relay._link import Link
 from hookline.web.relay._messages import ProcessInbox
-from hookline.web.relay._observe import Observer
+from hookline.web.relay._observers import Observer
 from hookline.web.relay._reader import Feed
 from hookline.web.relay._redis import DURABLE, SAY, Names, check_url, connect, unreachable
 from hookline.web.relay._remote.run import RemoteRun

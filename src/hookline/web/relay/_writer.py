@@ -26,7 +26,7 @@ from hookline.events import (
     ToolCallStarted,
 )
 from hookline.web._runs.backlog import Item, cost
-from hookline.web._runs.header import Header
+from hookline.web._runs.run_header import Header
 from hookline.web.relay._codec import END, LINES, LOSS, end_of, line_of
 from hookline.web.relay._redis import OVER, Names, outages
 

@@ -17,8 +17,7 @@ from hookline.events import ChatEvent, ErrorInfo, Status
 from hookline.web._http.sse import FRAME_END, RELOAD, dumps, frame, frame_until
 from hookline.web._protocols.ag_ui.messages import ANSWER_SCHEMA, as_ag_ui, user_as_ag_ui
 from hookline.web._protocols.ai_sdk.encoder import usage_of
-from hookline.web._protocols.attachments import address_of
-from hookline.web._protocols.changes import (
+from hookline.web._protocols.answer_changes import (
     Aborted,
     AnyChange,
     ApprovalPending,
@@ -42,8 +41,9 @@ from hookline.web._protocols.changes import (
     Withdrawn,
     decision_on,
 )
+from hookline.web._protocols.answer_structure import AnswerStructure
 from hookline.web._protocols.error_texts import DescribeError, Mask, retry_of
-from hookline.web._protocols.outline import Outline
+from hookline.web._protocols.outgoing_files import address_of
 from hookline.web._runs.backlog import Lagged
 
 VERSION: Final = "1.0"
@@ -77,7 +77,7 @@ class AgUiEncoder:
         chat_id: str = "",
         approvals: bool = True,
     ) -> None:
-        self._outline = Outline(earlier_calls)
+        self._structure = AnswerStructure(earlier_calls)
         self._client_results = frozenset(client_results)
         self._mask = Mask(describe_error, chat_id=chat_id)
         self._ids = {"threadId": thread_id, "runId": run_id}
@@ -97,26 +97,26 @@ class AgUiEncoder:
     @property
     def complete(self) -> bool:
         """Whether the last frame was written. Later events are dropped."""
-        return self._outline.complete
+        return self._structure.complete
 
     def encode(self, event: ChatEvent) -> bytes:
         """Encode one event; returns no bytes for an event that the protocol does not show."""
-        return self._write(self._outline.feed(self._mask.event(event)))
+        return self._write(self._structure.feed(self._mask.event(event)))
 
     def end(self, error: BaseException | None = None, reason: str | None = None) -> bytes:
         """Close everything that is still open; returns no bytes if the events already ended."""
         if self.complete:
             return b""
         if error is None:
-            return self._write(self._outline.stop(reason))
-        return self._write(self._outline.fail(self._mask.info(error)))
+            return self._write(self._structure.stop(reason))
+        return self._write(self._structure.fail(self._mask.info(error)))
 
     def reload(self) -> bytes:
         """If events were lost, encode the last frames, which ask the client to reload."""
         if self.complete:
             return b""
         info = ErrorInfo(type="reload", message=RELOAD)
-        return self._write(self._outline.fail(info))
+        return self._write(self._structure.fail(info))
 
     # ── changes ─────────────────────────────────────────────────────────────────────────────
 

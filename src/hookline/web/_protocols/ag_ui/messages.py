@@ -22,7 +22,7 @@ from hookline import (
 )
 from hookline.web._http.refused import Refused
 from hookline.web._http.sse import dumps, json_text
-from hookline.web._protocols.changes import decision_on
+from hookline.web._protocols.answer_changes import decision_on
 from hookline.web._protocols.client_messages import media, narrow
 from hookline.web._protocols.incoming import (
     Answer,

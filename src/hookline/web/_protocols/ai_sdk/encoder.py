@@ -16,8 +16,7 @@ from typing import Any, Final, Literal
 from hookline import ApprovalRequest, ToolCall, ToolFailure, ToolMessage, Usage
 from hookline.events import ChatEvent, ErrorInfo, Status, ToolCallFinished
 from hookline.web._http.sse import DONE, FRAME_END, RELOAD, dumps, frame, frame_until
-from hookline.web._protocols.attachments import attachment_part, ui_message
-from hookline.web._protocols.changes import (
+from hookline.web._protocols.answer_changes import (
     Aborted,
     AnyChange,
     ApprovalPending,
@@ -43,8 +42,9 @@ from hookline.web._protocols.changes import (
     Withdrawn,
     decision_on,
 )
+from hookline.web._protocols.answer_structure import AnswerStructure
 from hookline.web._protocols.error_texts import DescribeError, Mask, retry_of
-from hookline.web._protocols.outline import Outline
+from hookline.web._protocols.outgoing_files import attachment_part, ui_message
 
 AiSdkVersion = Literal[5, 6, 7]
 """The versions of the AI SDK."""
@@ -89,7 +89,7 @@ class AiSdkEncoder:
         chat_id: str = "",
         approvals: bool = True,
     ) -> None:
-        self._outline = Outline(earlier_calls)
+        self._structure = AnswerStructure(earlier_calls)
         self._denied = frozenset(denied)
         self._mask = Mask(describe_error, chat_id=chat_id)
         self._version = ai_sdk_version
@@ -107,26 +107,26 @@ class AiSdkEncoder:
     @property
     def complete(self) -> bool:
         """Whether the last frame was written. Later events are dropped."""
-        return self._outline.complete
+        return self._structure.complete
 
     def encode(self, event: ChatEvent) -> bytes:
         """Encode one event; returns no bytes for an event that the protocol does not show."""
-        return self._write(self._outline.feed(self._mask.event(event)))
+        return self._write(self._structure.feed(self._mask.event(event)))
 
     def end(self, error: BaseException | None = None, reason: str | None = None) -> bytes:
         """Close everything that is still open; returns no bytes if the events already ended."""
         if self.complete:
             return b""
         if error is None:
-            return self._write(self._outline.stop(reason))
-        return self._write(self._outline.fail(self._mask.info(error)))
+            return self._write(self._structure.stop(reason))
+        return self._write(self._structure.fail(self._mask.info(error)))
 
     def reload(self) -> bytes:
         """If events were lost, encode the last frames, which ask the client to reload."""
         if self.complete:
             return b""
         sign = self._begin(self._expected) + _chunk("data-reload", data={}, transient=True)
-        return sign + self._write(self._outline.fail(ErrorInfo(type="Error", message=RELOAD)))
+        return sign + self._write(self._structure.fail(ErrorInfo(type="Error", message=RELOAD)))
 
     # ── changes ─────────────────────────────────────────────────────────────────────────────
 

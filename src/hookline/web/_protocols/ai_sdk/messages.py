@@ -28,8 +28,7 @@ from hookline import (
 )
 from hookline.web._http.refused import Refused
 from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion, questions_of
-from hookline.web._protocols.attachments import attachment_part, ui_message
-from hookline.web._protocols.changes import decision_on
+from hookline.web._protocols.answer_changes import decision_on
 from hookline.web._protocols.client_messages import media, narrow
 from hookline.web._protocols.incoming import (
     SystemPolicy,
@@ -43,6 +42,7 @@ from hookline.web._protocols.incoming import (
     result_message,
     text_of,
 )
+from hookline.web._protocols.outgoing_files import attachment_part, ui_message
 
 # ── ours → theirs ───────────────────────────────────────────────────────────────────────────
 

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from hookline import Conversation
-from hookline.web._http.messages import Request
 from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Request
 from hookline.web._protocols.incoming import read_object
 from hookline.web._protocols.table import Protocol, parse
 from hookline.web._runs.backlog import Run
@@ -23,7 +23,7 @@ from hookline.web._site.answers.streaming import Streaming
 from hookline.web._site.begin import Opening, Options, begin, check_answers
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Index
-from hookline.web._site.statuses import not_begun
+from hookline.web._site.error_statuses import not_begun
 
 Answer: TypeAlias = Streaming | Queued
 

@@ -19,7 +19,7 @@ from hookline.web._http.sse import KEEP_ALIVE, OPEN
 from hookline.web._protocols.native.encoder import NativeEncoder
 from hookline.web._protocols.table import Encoder
 from hookline.web._runs.backlog import Backlog, Entry, Lagged, Reader
-from hookline.web._runs.items import HookFired
+from hookline.web._runs.fired_hooks import HookFired
 from hookline.web._runs.run import Caps
 
 logger = logging.getLogger("hookline.web")

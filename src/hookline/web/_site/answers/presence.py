@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from hookline import HookBus
-from hookline.web._runs.points import OnClientAttached, OnClientDetached
+from hookline.web._runs.hook_points import OnClientAttached, OnClientDetached
 
 Leave: TypeAlias = Callable[[int, bool], None]  # remaining readers; received everything?
 

@@ -13,15 +13,15 @@ import msgspec
 
 from hookline import Message
 from hookline.web._http.asgi import Headers, Receive, Send
-from hookline.web._http.messages import Request
+from hookline.web._http.request_reply import Request
 from hookline.web._protocols.error_texts import DescribeError
 from hookline.web._protocols.incoming import Incoming
 from hookline.web._protocols.table import Protocol, encoder_for
 from hookline.web._runs.backlog import Reader
-from hookline.web._runs.header import Header
 from hookline.web._runs.preparing import StoppedEarly
 from hookline.web._runs.queue import Place
 from hookline.web._runs.registry import Runs
+from hookline.web._runs.run_header import Header
 from hookline.web._site.answers.connection import Line, line_to
 from hookline.web._site.answers.streaming import Streaming, headers_of
 from hookline.web._site.conversations import conversation_key

@@ -7,14 +7,14 @@ from inspect import isawaitable
 from typing import Any, Literal
 
 from hookline import Conversation
-from hookline.web._http.messages import Request
 from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Request
 from hookline.web._protocols.table import release_for
 from hookline.web._site.answers.queued import AnswerRequest
 from hookline.web._site.begin import scope_of_agent
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Index, conversation_key
-from hookline.web._site.statuses import refused_for
+from hookline.web._site.error_statuses import refused_for
 from hookline.web.relay._remote.run import RemoteRun
 
 

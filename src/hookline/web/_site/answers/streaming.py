@@ -12,7 +12,7 @@ from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion
 from hookline.web._protocols.error_texts import DescribeError
 from hookline.web._protocols.table import ENCODERS, Protocol, encoder_for
 from hookline.web._runs.backlog import Reader, Run
-from hookline.web._runs.points import OnClientAttached
+from hookline.web._runs.hook_points import OnClientAttached
 from hookline.web._runs.run import Caps, Live
 from hookline.web._site.answers.connection import Line, line_to, send_run
 from hookline.web._site.answers.presence import Leave, Presence

@@ -34,11 +34,11 @@ from hookline.events import (
 )
 from hookline.points import OnChatEnd
 from hookline.runtimes import Journal
-from hookline.web._runs.header import Header
+from hookline.web._runs.run_header import Header
 from hookline.web._runs.titles import titling
 from hookline.web.relay._codec import END, LOSS, WAITS, end_of
+from hookline.web.relay._commands import Link
 from hookline.web.relay._durable.earlier_lives import OVER, name_of, principal_of, read_before
-from hookline.web.relay._link import Link
 from hookline.web.relay._writer import RunSink, Writer
 
 OF_ANSWER: Final = (TextDelta, ReasoningDelta, ToolCallDelta, ResponseReset)

@@ -22,7 +22,7 @@ from hookline.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from hookline.web._runs.items import HookFired
+from hookline.web._runs.fired_hooks import HookFired
 from hookline.web.relay._codec import END, LINES, NAMES, items_of
 
 PAGE: Final = 500  # entries of a stream to read at a time

@@ -16,7 +16,7 @@ from hookline import Message
 from hookline.errors import RemoteChatError
 from hookline.events import ChatAborted, ChatDone, ChatFailed
 from hookline.web._runs.backlog import Backlog
-from hookline.web._runs.header import Header
+from hookline.web._runs.run_header import Header
 from hookline.web.relay._codec import END, LINES, LOSS, NAMES, error_of, items_of
 
 LAST: Final = (ChatDone, ChatAborted, ChatFailed)

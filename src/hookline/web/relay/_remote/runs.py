@@ -6,8 +6,8 @@ import asyncio
 from typing import Final
 
 from hookline.web._http.refused import Refused
-from hookline.web._runs.header import Header
-from hookline.web.relay._link import Link
+from hookline.web._runs.run_header import Header
+from hookline.web.relay._commands import Link
 from hookline.web.relay._reader import Feed
 from hookline.web.relay._remote.run import RemoteRun
 

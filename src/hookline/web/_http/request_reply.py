@@ -1,4 +1,4 @@
-"""A minimal HTTP layer over bare ASGI: read a request, send a response."""
+"""A minimal HTTP layer over bare ASGI: the request that is read, and the reply that is sent."""
 
 from __future__ import annotations
 

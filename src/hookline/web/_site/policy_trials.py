@@ -1,4 +1,4 @@
-"""The policies of `app(policies=…)`: a principal tries hooks out on its own stored conversations.
+"""Trials of the policies of `app(policies=…)`: hooks, on a principal's own stored conversations.
 
     GET  /policies              the names of the policies that the principal may try out
     POST /policies              {"policy"}: what the policy would have done to the latest chats
@@ -18,8 +18,8 @@ from typing import Any, Final, TypeAlias
 
 from hookline import Agent
 from hookline.replay import Record, Verdict, records_of, replay
-from hookline.web._http.messages import Reply, Request, json_reply
 from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Reply, Request, json_reply
 from hookline.web._protocols.incoming import read_object, text_of
 from hookline.web._site.answers.remote import deps_of, hooks_of
 from hookline.web._site.config import SiteConfig

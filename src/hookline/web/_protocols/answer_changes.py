@@ -1,6 +1,6 @@
 """Changes of an answer, in terms that every protocol has. An encoder writes each change.
 
-The outline makes the changes, and keeps the rules of their order.
+The structure of the answer makes the changes, and keeps the rules of their order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The state that all parts of a relay share: a connection for commands, our name, and timeouts."""
+"""The commands to Redis that all parts of a relay share, with our name and timeouts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 from hookline.errors import StoreError
 from hookline.web._http.refused import Refused
-from hookline.web._runs.header import Header
+from hookline.web._runs.run_header import Header
 from hookline.web.relay._redis import (
     CLOSE,
     DURABLE,

@@ -8,9 +8,9 @@ from secrets import token_hex
 from typing import Any, Unpack
 
 from hookline import Agent, Approve, Conversation, Deny, ToolFailure, ToolResult
-from hookline.web._runs.header import Header
 from hookline.web._runs.options import ChatOptions
 from hookline.web._runs.registry import Runs
+from hookline.web._runs.run_header import Header
 from hookline.web._site.begin import scope_of_agent
 
 

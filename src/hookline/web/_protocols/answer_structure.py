@@ -52,7 +52,7 @@ from hookline.events import (
     ToolCallStarted,
 )
 from hookline.web._http.sse import json_text
-from hookline.web._protocols.changes import (
+from hookline.web._protocols.answer_changes import (
     Aborted,
     AnyChange,
     ApprovalPending,
@@ -81,7 +81,7 @@ from hookline.web._protocols.changes import (
 from hookline.web._protocols.sub_agents import SubAgents
 
 
-class Outline:
+class AnswerStructure:
     """The open parts of one answer. `earlier_calls`: the calls of an answer that it continues."""
 
     def __init__(self, earlier_calls: Iterable[str] = ()) -> None:

@@ -1,4 +1,4 @@
-"""What the page sees of a run: the hooks that ran and, on request, the requests of its steps."""
+"""Observe runs for the page: the hooks that ran and, on request, the requests of its steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hookline.points import AroundRequest, OnChatEnd, OnHook, OnStep
 from hookline.web._page.delta_hooks import DeltaHook
 from hookline.web._page.recorder import Record
 from hookline.web._page.step_details import changes
-from hookline.web._runs.items import HookFired
+from hookline.web._runs.fired_hooks import HookFired
 from hookline.web._runs.registry import Runs
 
 OURS: Final = "hookline.web timeline"

@@ -19,7 +19,7 @@ import msgspec
 
 from hookline.errors import UsageError
 from hookline.events import ChatEvent, read_event
-from hookline.web._runs.keys import prefix_of
+from hookline.web._runs.store_keys import prefix_of
 from hookline.web.relay._reader import streams_of
 from hookline.web.relay._redis import Names, connect, outages, unreachable
 from hookline.web.relay._writer import OBSERVED, PARTITIONS
