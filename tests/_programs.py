@@ -113,10 +113,11 @@ def in_terminal(
 def _forks() -> socket.socket:
     """The socket of the process that forks; the process ends when the socket is closed."""
     ours, theirs = socket.socketpair()
+    more = os.environ.get("PYTHONPATH")
     pid = os.posix_spawn(
         sys.executable,
         [sys.executable, "-P", "-W", "error", "-m", "tests._programs"],
-        {**environment(), "PYTHONPATH": str(ROOT)},
+        {**environment(), "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), more]))},
         file_actions=[(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)],
     )
     theirs.close()

@@ -299,18 +299,20 @@ def _check_data(data: Any, depth: int) -> Any:
         if MIN_INT <= data <= MAX_INT:
             return data
         raise NotJson("it contains an integer out of the 64-bit range; return it as a string")
-    if data is None or kind is bool:
-        return data
-    if kind is float:
-        if math.isfinite(data):
-            return data
+    if kind is float and not math.isfinite(data):
         raise NotJson("it contains NaN or Infinity, which JSON lacks; return None or a string")
+    if data is None or kind is bool or kind is float:
+        return data
     if depth >= MAX_RESULT_DEPTH:
         raise NotJson(f"it is nested deeper than {MAX_RESULT_DEPTH} levels; return a flatter value")
     if kind is list or kind is tuple:
         return frozen_list([_check_data(item, depth + 1) for item in data])
     if kind is not dict:  # an Enum's value, which msgspec returns unconverted
         return _check_data(msgspec.to_builtins(data, enc_hook=encode_foreign), depth + 1)
+    return _check_dict(data, depth)
+
+
+def _check_dict(data: dict[Any, Any], depth: int) -> Any:
     clean = {
         key if type(key) is str and key.isascii() else _key(key): _check_data(item, depth + 1)
         for key, item in data.items()

@@ -207,7 +207,7 @@ def made_id(chat_id: str, iteration: int, index: int) -> str:
 
 def parts_to_store(parts: tuple[ModelPart, ...]) -> tuple[ModelPart, ...]:
     """The parts as history stores them: without blank text, and with `{}` for invalid arguments."""
-    stored = tuple(filter(None, map(_part_to_store, parts)))
+    stored: tuple[ModelPart, ...] = tuple(filter(None, map(_part_to_store, parts)))
     return parts if stored == parts else stored  # the same tuple: nothing has changed
 
 

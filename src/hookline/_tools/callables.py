@@ -207,14 +207,19 @@ def parse_docstring(doc: str) -> tuple[str, dict[str, str]]:
             if title[:-1] in _PARAMETERS:
                 _read_entries(block, _GOOGLE_ENTRY, texts)
         elif (field := _FIELD.fullmatch(line)) and field[1] in _PARAMETER_FIELDS:
-            text = " ".join([field[3], *(part.strip() for part in _take_indented(lines))]).strip()
-            texts[(field[2] or "").split(" ")[-1].lstrip("*")] = text
+            _read_field(field, _take_indented(lines), texts)
         elif field and field[1] in _LEFT_OUT_FIELDS:
             _take_indented(lines)
         else:
             lines_kept.append(line.rstrip())
     description = re.sub(r"\n{3,}", "\n\n", "\n".join(lines_kept)).strip()
     return description, {name: text for name, text in texts.items() if text}
+
+
+def _read_field(field: re.Match[str], more: list[str], texts: dict[str, str]) -> None:
+    """Read a parameter of the style `:param name: text`, whose text may go on in more lines."""
+    name = (field[2] or "").split(" ")[-1].lstrip("*")
+    texts[name] = " ".join([field[3], *(part.strip() for part in more)]).strip()
 
 
 def _take_indented(lines: list[str]) -> list[str]:

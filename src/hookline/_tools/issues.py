@@ -88,16 +88,20 @@ def _inside(value: Any, hint: Any, path: str) -> list[str]:
             return missing_and_unknown(value, kind, path)
         return _inside_mapping(value, args, path) if len(args) == 2 else []
     if _is_array(value) and issubclass(kind, Collection) and args:
-        fixed = kind is tuple and args[-1] is not Ellipsis
-        if fixed and len(args) != len(value):
-            return []  # msgspec's own error is about the length
-        hints: Iterable[Any] = args if fixed else repeat(args[0])
-        return [
-            issue
-            for index, (item, item_hint) in enumerate(zip(value, hints, strict=False))
-            for issue in find_issues(item, item_hint, f"{path}[{index}]")
-        ]
+        return _inside_array(value, kind, args, path)
     return []
+
+
+def _inside_array(value: Any, kind: type, args: tuple[Any, ...], path: str) -> list[str]:
+    fixed = kind is tuple and args[-1] is not Ellipsis
+    if fixed and len(args) != len(value):
+        return []  # msgspec's own error is about the length
+    hints: Iterable[Any] = args if fixed else repeat(args[0])
+    return [
+        issue
+        for index, (item, item_hint) in enumerate(zip(value, hints, strict=False))
+        for issue in find_issues(item, item_hint, f"{path}[{index}]")
+    ]
 
 
 def _inside_mapping(value: dict[Any, Any], args: tuple[Any, ...], path: str) -> list[str]:

@@ -13,7 +13,7 @@ decides with `skip` which parameter is injected.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -29,7 +29,7 @@ from hookline._base.json import (
     encode_foreign,
     to_json_data,
 )
-from hookline._tools.callables import parse_docstring, read_callable
+from hookline._tools.callables import Callee, parse_docstring, read_callable
 from hookline._tools.constraints import Unknown, alias_target, is_foreign, translated
 from hookline._tools.issues import decode_foreign, is_model, is_record, missing_and_unknown
 
@@ -92,11 +92,7 @@ def inspect_callable(
         for name, hint in callee.hints.items()
         if name not in injected
     }
-    defaults = {
-        name: parameter.default
-        for name, parameter in callee.parameters.items()
-        if name in hints and parameter.default is not parameter.empty
-    }
+    defaults = _defaults_of(callee, hints)
     for name, hint in hints.items():
         _refuse_ignored(tool, name, hint, defaults.get(name))
     properties, definitions = _describe(tool, hints)
@@ -119,6 +115,15 @@ def inspect_callable(
         _arguments=_arguments_type(hints, defaults),
         _plain=all(map(_is_plain, hints.values())),
     )
+
+
+def _defaults_of(callee: Callee, names: Container[str]) -> dict[str, Any]:
+    """The defaults of those of these parameters that have one."""
+    return {
+        name: parameter.default
+        for name, parameter in callee.parameters.items()
+        if name in names and parameter.default is not parameter.empty
+    }
 
 
 def describe_types(kinds: Sequence[Any], whole: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:

@@ -114,16 +114,7 @@ def _postgres(url: sa.URL, display: str) -> Address:
     port = keywords.pop("port", 5432) if url.port is None else url.port
     if not 0 < port < 65536:
         raise UsageError(f"store={display!r} has the port {port}; use a port from 1 to 65535")
-    query.setdefault("sslmode", query.pop("ssl", "prefer"))
-    if query["sslmode"] not in _SSL:
-        raise UsageError(
-            f"store={display!r} has sslmode={query['sslmode']!r}; use one of: {', '.join(_SSL)}"
-        )
-    if query.pop("channel_binding", "prefer") == "require":
-        raise UsageError(
-            f"store={display!r} has channel_binding=require, which asyncpg does not support; leave "
-            "it out, and use sslmode=verify-full to verify the server"
-        )
+    _set_ssl(query, display)
     connect: dict[str, Any] = {"timeout": 10.0, "command_timeout": 30.0}  # for a silent server
     if (seconds := keywords.pop("connect_timeout", None)) is not None:
         connect["timeout"] = seconds or None
@@ -135,6 +126,20 @@ def _postgres(url: sa.URL, display: str) -> Address:
         name=f"postgresql://{host}:{port}/{database or ''}",
         secret=url.password or query.get("password", ""),
     )
+
+
+def _set_ssl(query: dict[str, str], display: str) -> None:
+    """Set `sslmode`, and check it and `channel_binding`."""
+    query.setdefault("sslmode", query.pop("ssl", "prefer"))
+    if query["sslmode"] not in _SSL:
+        raise UsageError(
+            f"store={display!r} has sslmode={query['sslmode']!r}; use one of: {', '.join(_SSL)}"
+        )
+    if query.pop("channel_binding", "prefer") == "require":
+        raise UsageError(
+            f"store={display!r} has channel_binding=require, which asyncpg does not support; leave "
+            "it out, and use sslmode=verify-full to verify the server"
+        )
 
 
 def _number(key: str, text: str, display: str) -> Any:

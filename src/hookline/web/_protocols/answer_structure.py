@@ -135,6 +135,7 @@ class AnswerStructure:
     # ── events ──────────────────────────────────────────────────────────────────────────────
 
     def _take(self, event: ChatEvent) -> None:
+        """Take an event about a part of the answer, or another."""
         match event:
             case TextDelta():
                 self._more("text", event.text)
@@ -155,6 +156,14 @@ class AnswerStructure:
                 self._start_call(event.call)
             case ToolCallFinished():
                 self._finish_call(event)
+            case ResponseReset():
+                self._withdraw()
+            case _:
+                self._take_progress(event)
+
+    def _take_progress(self, event: ChatEvent) -> None:
+        """Take an event that is not about a part of the answer."""
+        match event:
             case MessageAdded():
                 self._add(event)
             case MessageQueued(message=message):
@@ -162,8 +171,6 @@ class AnswerStructure:
                 self._changes.append(SentChanged("queued", message))
             case MessageReturned(message=message, reason=reason):
                 self._changes.append(SentChanged("returned", message, reason))
-            case ResponseReset():
-                self._withdraw()
             case StepStarted():
                 self._close_step()
                 self._open_step(event.iteration)

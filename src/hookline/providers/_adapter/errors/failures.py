@@ -214,25 +214,20 @@ def service_error(
     outer, inner = _error_object(body)
     words = [inner.get("code"), inner.get("type"), inner.get("status")]
     code = next((word for word in words if isinstance(word, str) and word), None)
-    sentence = inner.get("message")
-    text = sentence if isinstance(sentence, str) and sentence else fallback
-    if PAGE.match(text):  # of a proxy
-        text = words_of(text) or "a page without text"
-    message = scrubbed(text, exchange.secrets)
+    message = scrubbed(_text_of(inner, fallback), exchange.secrets)
     if status is None:
         status = _number_of(inner.get("code"))
-    about = " ".join(str(word) for word in (*words, message) if word)
+    about = " ".join(map(str, filter(None, (*words, message))))
     about += " ".join(str(detail.get("reason", "")) for detail in details_of(inner))
     kind, retryable = kind_of(status, about)
     where = exchange.where if status is None else f"{exchange.where} ({status})"
     wait = retry_after(headers) or retry_delay(inner)
-    advice = ADVICE[kind]
     if status == 404 and exchange.url:
         advice = f"Check the model's name and base_url; the request went to {exchange.url}"
     elif code == REDIRECT:
         advice = "Check base_url"
-    elif kind is RateLimitError and wait is not None and retryable is not False:
-        advice = f"Try again in {wait:g} s, or check the limits of the account"
+    else:
+        advice = _advice(kind, wait, retryable)
     own_id = outer.get("request_id")
     return kind(
         f"{where}: {(message or 'no message').rstrip('. ')}. {advice}",
@@ -244,6 +239,20 @@ def service_error(
         retry_after=wait,
         retryable=retryable,
     )
+
+
+def _text_of(inner: Mapping[str, Any], fallback: str) -> str:
+    """The text of the error."""
+    sentence = inner.get("message")
+    text = sentence if isinstance(sentence, str) and sentence else fallback
+    return (words_of(text) or "a page without text") if PAGE.match(text) else text  # of a proxy
+
+
+def _advice(kind: type[ModelError], wait: float | None, retryable: bool | None) -> str:
+    """What to do about the error."""
+    if kind is RateLimitError and wait is not None and retryable is not False:
+        return f"Try again in {wait:g} s, or check the limits of the account"
+    return ADVICE[kind]
 
 
 def _error_object(body: object) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, TypeAlias
 
 from hookline.errors import (
     AuthenticationError,
@@ -47,7 +47,17 @@ ADVICE: Final[dict[type[ModelError], str]] = {
 }
 
 
-def kind_of(status: int | None, about: str) -> tuple[type[ModelError], bool | None]:
+Kind: TypeAlias = tuple[type[ModelError], bool | None]
+"""The class of the error, and whether another try may help; None if that follows from the class."""
+
+
+def kind_of(status: int | None, about: str) -> Kind:
+    """The error that the status and these words of the service stand for."""
+    return _kind_of_status(status, about) or _kind_of_words(status, about)
+
+
+def _kind_of_status(status: int | None, about: str) -> Kind | None:
+    """The error, if the status alone shows it."""
     if status in (401, 403):
         return (ContentRefusedError if _REFUSAL.search(about) else AuthenticationError), None
     if status == 402 or (status == 429 and _BROKE.search(about)):
@@ -60,6 +70,10 @@ def kind_of(status: int | None, about: str) -> tuple[type[ModelError], bool | No
         return BadRequestError, None
     if status in (408, 409) or (status is not None and status >= 500):
         return OverloadedError, None
+    return None
+
+
+def _kind_of_words(status: int | None, about: str) -> Kind:
     if _REFUSAL.search(about):
         return ContentRefusedError, None
     if _CONTEXT.search(about):

@@ -153,6 +153,12 @@ class AgUiEncoder:
                 return _event("TOOL_CALL_ARGS", toolCallId=change.id, delta=change.text)
             case CallClose():
                 return _event("TOOL_CALL_END", toolCallId=change.id)
+            case _:
+                return self._encode_progress(change)
+
+    def _encode_progress(self, change: AnyChange) -> bytes:
+        """Encode a change that is not about a part of the answer."""
+        match change:
             case Begin():
                 return self._begin()
             case StepOpen():
@@ -177,7 +183,7 @@ class AgUiEncoder:
             case Done():
                 return self._begin() + self._close_text() + self._finished(change)
             case Aborted() | Failed():
-                step = b"" if change.step is None else _step_end(change.step)
+                step = _step_end(change.step)
                 return self._begin() + self._close_text() + step + self._broken(change)
             case _:
                 return b""
@@ -379,7 +385,10 @@ def _text(message: dict[str, Any] | msgspec.Raw) -> msgspec.Raw:
     return message if isinstance(message, msgspec.Raw) else msgspec.Raw(dumps(message))
 
 
-def _step_end(number: int) -> bytes:
+def _step_end(number: int | None) -> bytes:
+    """The end of the step, if one is open."""
+    if number is None:
+        return b""
     return _event("STEP_FINISHED", stepName=f"step {number}")
 
 

@@ -147,16 +147,6 @@ class AiSdkEncoder:
                 return _chunk(f"{change.kind}-end", id=change.id)
             case AttachmentAdded():
                 return self._bring(change)
-            case MessageCommitted():
-                return self._end_texts()
-            case ResultCommitted():
-                return self._decision(change.message)
-            case StepOpen():
-                before = self._begin(change.message) + self._end_texts() + self._close_step()
-                self._open = True
-                return before + _chunk("start-step")
-            case StepClose():
-                return self._end_texts() + self._close_step()
             case CallOpen():
                 return self._begin(change.message) + _chunk(
                     "tool-input-start", toolCallId=change.id, toolName=change.name
@@ -169,6 +159,22 @@ class AiSdkEncoder:
                 return self._begin(None) + self._done(change.event)
             case CallLost():
                 return self._close_lost(change)
+            case _:
+                return self._encode_progress(change)
+
+    def _encode_progress(self, change: AnyChange) -> bytes:
+        """Encode a change that is not about a part of the answer."""
+        match change:
+            case MessageCommitted():
+                return self._end_texts()
+            case ResultCommitted():
+                return self._decision(change.message)
+            case StepOpen():
+                before = self._begin(change.message) + self._end_texts() + self._close_step()
+                self._open = True
+                return before + _chunk("start-step")
+            case StepClose():
+                return self._end_texts() + self._close_step()
             case Withdrawn():
                 return self._withdraw(change)
             case Begin():
