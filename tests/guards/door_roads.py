@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +24,7 @@ from tests.guards.case import (
     road,
 )
 from tests.guards.command_line import commands_by_kind
+from tests.guards.second_process import commands_that_ran
 from tests.web._server import direct
 from tests.web.test_site import request_of
 
@@ -40,8 +39,6 @@ from hookline.stores import SQLStore
 from hookline.testing import ScriptedModel, call
 from hookline.testing.cassette import cassette
 from hookline.workspace import Workspace
-
-ROOT = Path(__file__).resolve().parents[2]
 
 # ── messages into a chat, answers again ─────────────────────────────────────────────────────
 
@@ -403,12 +400,5 @@ async def _(case: Case) -> None:
             first = case.bare(store=store)
             asks(first)
             response = await first.chat("go", conversation="one")
-        order = json.dumps([case.kind, url, [request.id for request in response.pending]])
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "tests.guards.second_process", order),
-            stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
-        )
-        output, _ = await process.communicate()
-        assert process.returncode == 0
-        case.ran += json.loads(output)
+        requests = [request.id for request in response.pending]
+        case.ran += commands_that_ran(case.kind, url, requests)
