@@ -68,7 +68,6 @@ class Restate:
             **os.environ,
             "RESTATE_BASE_DIR": self.directory,
             "RESTATE_NODE_NAME": "tests",
-            "RESTATE_DEFAULT_NUM_PARTITIONS": "2",  # of 24, each costs time while nothing happens
             "RESTATE_LOG_FILTER": "error",
             "RESTATE_DISABLE_TELEMETRY": "true",
             "RESTATE_BIND_ADDRESS": f"127.0.0.1:{self.node}",
