@@ -81,7 +81,7 @@ class Page:
         """Nothing was complained of or asked for elsewhere, axe finds nothing serious, and the page
         shows what is stored: the same after a reload."""
         self.assert_clean()
-        serious = await self.violations("serious", "critical", preload=False)
+        serious = await self.violations("serious", "critical")
         assert serious == [], serious
         before = await self.shown()
         await self.page.reload()
@@ -95,15 +95,13 @@ class Page:
         ours = (self.url, "data:", f"blob:{self.url}")
         assert [url for url in self.asked if not url.startswith(ours)] == []
 
-    async def violations(self, *impacts: str, preload: bool = True) -> list[tuple[str, str, str]]:
-        """What axe finds, of these impacts or of any; `preload` also reads the style sheets."""
+    async def violations(self, *impacts: str) -> list[tuple[str, str, str]]:
+        """What axe finds, of these impacts or of any."""
         if not AXE.exists():
             missing("axe-core is not installed: scripts/dev/web-clients")
         if not await self.page.evaluate("'axe' in window"):
             await self.page.evaluate(AXE.read_text())
-        report = await self.page.evaluate(
-            "(preload) => axe.run({ resultTypes: ['violations'], preload })", preload
-        )
+        report = await self.page.evaluate("axe.run({ resultTypes: ['violations'] })")
         return [
             (each["id"], node["html"][:160], node["failureSummary"][-200:])
             for each in report["violations"]
