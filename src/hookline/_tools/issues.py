@@ -88,15 +88,14 @@ def _inside(value: Any, hint: Any, path: str) -> list[str]:
             return missing_and_unknown(value, kind, path)
         return _inside_mapping(value, args, path) if len(args) == 2 else []
     if _is_array(value) and issubclass(kind, Collection) and args:
-        return _inside_array(value, kind, args, path)
+        if kind is tuple and args[-1] is not Ellipsis:
+            # msgspec's own error is about the length, where it differs.
+            return _inside_array(value, args, path) if len(args) == len(value) else []
+        return _inside_array(value, repeat(args[0]), path)
     return []
 
 
-def _inside_array(value: Any, kind: type, args: tuple[Any, ...], path: str) -> list[str]:
-    fixed = kind is tuple and args[-1] is not Ellipsis
-    if fixed and len(args) != len(value):
-        return []  # msgspec's own error is about the length
-    hints: Iterable[Any] = args if fixed else repeat(args[0])
+def _inside_array(value: Any, hints: Iterable[Any], path: str) -> list[str]:
     return [
         issue
         for index, (item, item_hint) in enumerate(zip(value, hints, strict=False))
