@@ -76,7 +76,7 @@ class Timing(Data, frozen=True, kw_only=True):
 
 
 class Usage(Data, frozen=True, kw_only=True):
-    """Token counts. `input` and `output` are totals that include cached and reasoning tokens."""
+    """Token counts. `input_tokens` and `output_tokens` include cached and reasoning tokens."""
 
     input_tokens: int = 0
     """Tokens sent, including cached ones."""

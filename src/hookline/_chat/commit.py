@@ -173,7 +173,7 @@ async def announce_late(chat: Chat) -> None:
 
 
 async def write_past_hooks(chat: Chat, run: CallRun) -> None:
-    """Append and publish a safe result in place of a refused one; `leave` stores it."""
+    """Append and publish a safe result in place of a refused one; the end of the chat stores it."""
     message = _stamped(chat, run.message or run)
     _append(chat, message, run)
     await chat.room()

@@ -178,7 +178,7 @@ async def _start(chat: Chat, message: UserMessage | None) -> None:
 
 
 class _FirstStep(NamedTuple):
-    """The start of the steps. `ended`: the end of a step that an earlier chat had begun."""
+    """The start of the steps. `end`: the end of a step that an earlier chat had begun."""
 
     response: Response | None  # preChat has stopped the chat
     overrides: Overrides

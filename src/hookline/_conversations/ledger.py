@@ -93,7 +93,7 @@ class Ledger:
     async def take(self, chat_id: str, life: str | None, on_loss: OnLoss) -> Stored | None:
         """Take the lease; returns the stored state if it differs from the known one.
 
-        A chat with several lives inherits the lease of its earlier life. `lost` is called if
+        A chat with several lives inherits the lease of its earlier life. `on_loss` is called if
         another owner takes the lease before it is released.
         """
         owner = owner_of(chat_id, life or LOCAL.new_id())

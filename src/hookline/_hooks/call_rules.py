@@ -189,8 +189,8 @@ async def intercept(
 ) -> tuple[C, Any, list[Any]]:
     """Call interceptors as a chain; returns the last context, the value at the end, kept values.
 
-    `refused` is a type that the point accepts but this dispatch does not. Each hook that returned a
-    value is added to `effects`, with the effect of the value.
+    `not_allowed` is a type that the point accepts but this dispatch does not. Each hook that
+    returned a value is added to `effects`, with the effect of the value.
     """
     last, end = ctx, None
     values: list[Any] = []

@@ -160,7 +160,7 @@ def define(point: object, hook: Callable[..., Any] | None = None, **options: Any
 def definitions(
     hooks: HooksArgument, by_id: dict[str, HookDef] | None = None
 ) -> dict[str, HookDef]:
-    """Add the definitions that have an id to `found`; each id may belong to only one definition."""
+    """Add the definitions that have an id to `by_id`; each id may belong to only one definition."""
     by_id = {} if by_id is None else by_id
     for item in _flat(hooks):
         if isinstance(item, HookDef) and item.id is not None:

@@ -33,7 +33,7 @@ class CallPieces(msgspec.Struct, eq=False):
 
 
 class Assembly(msgspec.Struct, eq=False):
-    """One answer that is being assembled. `taken` has the call ids of this conversation."""
+    """One answer that is being assembled. `ids` has the call ids of this conversation."""
 
     ids: dict[str, int | None]
     chat_id: str
@@ -185,8 +185,8 @@ _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]")
 def unique_id(id: str, existing: dict[str, int | None]) -> str:
     """Reserve an id that every provider accepts: `id` itself, or a variant that is not taken.
 
-    A taken id gets a number as a suffix. `taken` stores the last number that was tried for each id,
-    so that a thousand calls with the same id need no quadratic search.
+    A taken id gets a number as a suffix. `existing` stores the last number that was tried for each
+    id, so that a thousand calls with the same id need no quadratic search.
     """
     candidate = base = _FOREIGN.sub("_", id)[:MAX_ID]
     if base in existing:

@@ -394,7 +394,7 @@ class Journal:
         self._skip_or_halt()
 
     def _let_run(self, next_line: str, may: Callable[[str], bool]) -> bool:
-        """Let a new step run that comes before the end `ahead`; return False if there is none."""
+        """Let a new step run that comes before `next_line`; return False if there is none."""
         for turn, name in self._turns.items():
             if name is not None and may(name) and not turn.done() and comes_before(name, next_line):
                 self._newer = name

@@ -277,7 +277,7 @@ def _schemas(hints: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str
 def _pydantic_schemas(
     models: dict[type, dict[str, Any]], *, existing: dict[str, Any]
 ) -> dict[str, Any]:
-    """Describe pydantic models under names that are not `taken`, and set the `$ref` of each."""
+    """Describe pydantic models under names not in `existing`, and set the `$ref` of each."""
     from pydantic.json_schema import models_json_schema
 
     prefix = ""

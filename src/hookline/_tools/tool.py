@@ -1,4 +1,4 @@
-"""Tools: functions with a name, a description and a JSON schema copy from the signature.
+"""Tools: functions with a name, a description and a JSON schema made from the signature.
 
 `@tool` makes a tool. A problem with the signature is an error at that point and not in the middle
 of a chat. A tool is data: `_chat/batch.py` runs calls and makes their results.
@@ -403,7 +403,7 @@ def tool(
     If a worker dies during a call in a durable chat, the next worker asks `check`, a function that
     takes any of the tool's parameters, and a `Run` if needed. It returns the result of the call if
     the call has happened, `NotRun()` if it has not, and None if it cannot tell. Raises
-    ToolDefinitionError if no schema can be copy, or if `check` has other parameters.
+    ToolDefinitionError if no schema can be made, or if `check` has other parameters.
     """
 
     def make(function: Callable[P, R]) -> Tool[P, R]:

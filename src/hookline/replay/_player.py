@@ -167,8 +167,8 @@ class Player:
     async def play(self, record: Record, questions: Container[str] | None = None) -> Played:
         """Play a record. A chat that fails is a result, too.
 
-        If a record lacks the decision about a call in `asked`, it is the one that led to the call's
-        outcome. A call that is not in it has not been asked about; None is all calls.
+        If a record lacks the decision about a call in `questions`, it is the one that led to the
+        call's outcome. A call that is not in it has not been asked about; None is all calls.
         """
         self._questions = questions
         self._clock.at = record.at

@@ -6,7 +6,7 @@ workflow's state, a promise for its answer, and a delayed message for its expiry
 to the engine. A step `log` stays open while the chat is active, so the connection is monitored.
 It ends empty after a while, as a sign of life, and when the chat only waits. Restate then suspends
 the workflow, and it takes up no memory until an answer arrives. If the worker dies, the step stays
-open, and the next life closes it with a mark (see `_deaths`). So a chat continues after a batch
+open, and the next life closes it with a mark (see `_deaths.py`). So a chat continues after a batch
 only once the next step is open. The last step holds the outcome: if the workflow's output is
 recorded and its end is not, the next life may make no request. `_messages.py` describes how a
 message comes in; it does not wake a chat that only waits.

@@ -2,7 +2,7 @@
 
 A command is a program with flags and words, in lower case: `sudo /bin/rm --force -R x` contains
 everything in `rm -rf`. A line is parsed as it is, and again as the shell would expand it
-(`_expand`). Each word may be a program, and quoted texts are searched too. The exception is a line
+(`expand`). Each word may be a program, and quoted texts are searched too. The exception is a line
 that is known to run none of its words (`_plain`), such as `echo 'do not rm -rf'`.
 """
 

@@ -36,7 +36,7 @@ class Attachments:
         name: str = "filename",
         meta: Mapping[str, Any] | None = None,
     ) -> Iterable[Chunk]:
-        """Return a source; each argument is the name of a field in `given`, or "" for no field."""
+        """Return a source; each argument is the name of a field in `entry`, or "" for no field."""
         if not is_object(entry):
             return
         where, heading, file = (_text(entry.get(field)) for field in (url, title, name))

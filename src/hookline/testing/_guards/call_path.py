@@ -1,7 +1,7 @@
 """One path of a probe: copies of the agent, whose tools only note the call, and what became of it.
 
 The copy has the hooks of the agent on a bus of its own, so that nothing of the agent is changed.
-`Gate` makes the guards of the copy let everything pass at first, as if access was withdrawn later.
+On some paths its guards let everything pass at first, as if access was withdrawn later.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Program:
 
 @asynccontextmanager
 async def transport(program: Program, on_end: Callable[[str], None]) -> AsyncGenerator[Any]:
-    """Run a program and return its streams; `ended` is called with the reason when it ends."""
+    """Run a program and return its streams; `on_end` is called with the reason when it ends."""
     process = await program.start()
     into, incoming = anyio.create_memory_object_stream[Any](0)
     outgoing, out_of = anyio.create_memory_object_stream[Any](0)
