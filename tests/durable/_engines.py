@@ -68,6 +68,9 @@ class Restate:
             **os.environ,
             "RESTATE_BASE_DIR": self.directory,
             "RESTATE_NODE_NAME": "tests",
+            # Few, so that chats share a connection to their worker, as they do under load; and each
+            # of the 24 that are the default costs time of the processor.
+            "RESTATE_DEFAULT_NUM_PARTITIONS": "2",
             "RESTATE_LOG_FILTER": "error",
             "RESTATE_DISABLE_TELEMETRY": "true",
             "RESTATE_BIND_ADDRESS": f"127.0.0.1:{self.node}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -195,3 +196,51 @@ def test_lives_count_as_deaths_unless_they_end_well_or_take_it_back(
     steps: list[bytes], undone: tuple[int, ...], toll: Toll
 ) -> None:
     assert toll_of(steps, [undone_by(step) for step in undone]) == toll
+
+
+async def test_a_worker_that_refuses_a_call_keeps_the_connection_of_its_other_calls() -> None:
+    """Restate sends the body of a call after the refusal, on a connection with running calls."""
+    hypercorn: Any = pytest.importorskip("hypercorn")
+    h2: Any = pytest.importorskip("h2.connection")
+    config, over = hypercorn.Config(), asyncio.Event()
+    config.bind, config.errorlog = [f"127.0.0.1:{free_port()}"], None
+    worker = chats(Agent(ScriptedModel(), runtime=Durable()))
+    worker.stop()
+    serve = importlib.import_module("hypercorn.asyncio").serve
+    serving = asyncio.create_task(serve(worker, config, shutdown_trigger=over.wait))
+    connection = h2.H2Connection()
+    statuses: list[tuple[int, str]] = []
+
+    async def refused(stream: int) -> None:
+        """Send the head of a call, wait for the refusal, then send the body."""
+        names = {":method": "POST", ":scheme": "http", ":authority": "-", ":path": "/invoke"}
+        connection.send_headers(stream, list(names.items()))
+        writer.write(connection.data_to_send())
+        while all(number != stream for number, _ in statuses):
+            data = await reader.read(65536)
+            assert data, "the worker has closed the connection"
+            for event in connection.receive_data(data):
+                if type(event).__name__ == "ResponseReceived":
+                    statuses.append((event.stream_id, dict(event.headers)[b":status"].decode()))
+        connection.send_data(stream, b"body", end_stream=True)
+        writer.write(connection.data_to_send())
+
+    reader, writer = await connected(config.bind[0])
+    connection.initiate_connection()
+    async with asyncio.timeout(20):
+        for stream in (1, 3, 5):
+            await refused(stream)
+    assert statuses == [(1, "503"), (3, "503"), (5, "503")]
+    writer.close()
+    over.set()
+    await serving
+
+
+async def connected(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to a server that is starting."""
+    host, _, port = address.rpartition(":")
+    while True:
+        try:
+            return await asyncio.open_connection(host, int(port))
+        except OSError:
+            await asyncio.sleep(0.01)

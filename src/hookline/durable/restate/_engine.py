@@ -123,8 +123,7 @@ class Worker:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request of Restate."""
         if scope["type"] == "http" and self._stopping.is_set():
-            await send({"type": "http.response.start", "status": 503, "headers": []})
-            await send({"type": "http.response.body", "body": b""})
+            await _refuse(receive, send)
             return
         if scope["type"] != "lifespan":
             task = asyncio.current_task()
@@ -249,6 +248,20 @@ class Worker:
                 await asyncio.wait(self._calls, timeout=0.1)
             over.set()
             await asyncio.wait([serving])
+
+
+async def _refuse(receive: Receive, send: Send) -> None:
+    """Answer that this worker takes no more calls.
+
+    The response ends after the request: hypercorn breaks off a connection that brings data for a
+    response that has ended, and with it the calls that still run on this connection.
+    """
+    await send({"type": "http.response.start", "status": 503, "headers": []})
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            break
+    await send({"type": "http.response.body", "body": b""})
 
 
 def _check(concurrency: int, max_deaths: int, bind: str, advertise: str | None) -> None:
