@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from importlib import import_module
+from itertools import count
 from typing import Any
 
 import pytest
 from tests.durable._engines import Engine
 from tests.durable.test_engines import asking, waits
 
-from hookline import Agent, Approve
+from hookline import Agent, Approve, Run, tool
 from hookline.durable import Client
 from hookline.models import Finish, TextChunk
 from hookline.runtimes import Durable
@@ -196,3 +198,48 @@ async def test_a_chat_that_restate_may_suspend_does_not_hold_up_a_worker_that_is
         await client.answer(id, {request: Approve()})
         assert (await client.result(id)).text == "Done."
     assert ran == ["a"]
+
+
+async def test_workers_that_follow_one_another_interrupt_no_call_of_many_chats(
+    engine: Engine, client: Client
+) -> None:
+    """Each worker is stopped while its chats run, and the next one begins: a deploy under load."""
+    runs: Counter[tuple[str, int]] = Counter()
+    has_begun = asyncio.Condition()
+
+    @tool
+    async def work(number: int, run: Run[Any]) -> str:
+        """Work."""
+        async with has_begun:
+            runs[run.chat_id, number] += 1
+            has_begun.notify_all()
+        await asyncio.sleep(0.05)
+        return f"worked {number}"
+
+    steps = [[call("work", number=step), call("work", number=10 + step)] for step in range(3)]
+
+    def turn(request: Any) -> Any:
+        done = sum(message.role == "assistant" for message in request.messages)
+        return steps[done] if done < len(steps) else "Done."
+
+    async def deploy() -> None:
+        for number in count():
+            model = ScriptedModel(turn, repeat=True)
+            worker = engine.worker(Agent(model, tools=[work], runtime=Durable()), **patient)
+            async with worker:
+                is_up.set()
+                async with has_begun:
+                    await has_begun.wait_for(lambda: runs.total() > 15 * (number + 1))  # noqa: B023
+                worker.stop(1000.0)
+
+    patient, is_up = PATIENT[engine.name], asyncio.Event()
+    deploys = asyncio.create_task(deploy())
+    await is_up.wait()
+    ids = [await client.start("Go.") for _ in range(10)]
+    responses = [await client.result(id) for id in ids]
+    deploys.cancel()
+    await asyncio.wait([deploys])
+    expected = [f"worked {number}" for step in range(3) for number in (step, 10 + step)]
+    assert [results(response) for response in responses] == [expected] * 10
+    assert set(runs.values()) == {1}
+    assert [status.deaths for status in await client.list()] == [0] * 10

@@ -116,23 +116,23 @@ class Worker:
         self._bind = bind
         self._advertise = advertise
         self._calls: set[asyncio.Task[Any]] = set()
+        self._refusals: set[asyncio.Task[Any]] = set()
         self._running: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._drain = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request of Restate."""
-        if scope["type"] == "http" and self._stopping.is_set():
-            await _refuse(receive, send)
-            return
         if scope["type"] != "lifespan":
+            is_refused = self._stopping.is_set()
+            tasks = self._refusals if is_refused else self._calls
             task = asyncio.current_task()
             assert task is not None
-            self._calls.add(task)
+            tasks.add(task)
             try:
-                await self._app(scope, receive, send)
+                await (_refuse(receive, send) if is_refused else self._app(scope, receive, send))
             finally:
-                self._calls.discard(task)
+                tasks.discard(task)
             return
         while True:
             message = await receive()
@@ -246,6 +246,8 @@ class Worker:
                 for call in self._calls:
                     call.cancel()
                 await asyncio.wait(self._calls, timeout=0.1)
+            if self._refusals:  # hypercorn can then close their connections in order
+                await asyncio.wait(self._refusals, timeout=_CLOSING)
             over.set()
             await asyncio.wait([serving])
 
