@@ -11,13 +11,14 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
+import msgspec
+
 from hookline import (
     AssistantMessage,
     File,
     Image,
     Message,
     Reasoning,
-    Settings,
     Text,
     ToolCall,
     ToolMessage,
@@ -26,7 +27,7 @@ from hookline import (
 from hookline.models import ModelRequest
 from hookline.providers._adapter.ids import USUAL, call_ids, call_name
 from hookline.providers._adapter.json_fields import json_text, own
-from hookline.providers._adapter.merged_settings import effective, put, with_extra
+from hookline.providers._adapter.merged_settings import effective, put, same_names, with_extra
 from hookline.providers._adapter.request_parts import (
     base64_text,
     choice,
@@ -37,47 +38,27 @@ from hookline.providers._adapter.request_parts import (
     showing,
     user_parts,
 )
-from hookline.providers.openai._request import json_schema
+from hookline.providers.openai._request import SharedSettings, json_schema, shared_fields
 
 META: Final = "openai-chat"
 THOUGHTS: Final = ("reasoning_content", "reasoning")
 
 
-class OpenAIChatSettings(Settings, frozen=True, kw_only=True):
+class OpenAIChatSettings(SharedSettings, frozen=True, kw_only=True):
     """Settings for models that use Chat Completions; None means the default of the server."""
 
     reasoning_effort: str | None = None
     """The reasoning effort, from "none" to "max"; the model defines the allowed values."""
-    verbosity: Literal["low", "medium", "high"] | None = None
-    """The length of the answers."""
-    service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast"] | None = None
-    """The service tier, which determines speed and price."""
-    cache_key: str | None = None
-    """The key of the prompt cache; requests with the same key share the cache."""
-    cache_retention: Literal["in_memory", "24h"] | None = None
-    """How long a cached prompt is kept."""
-    top_logprobs: int | None = None
-    """How many of the likely tokens at each position to keep in the message's meta."""
     frequency_penalty: float | None = None
     """Values above 0 reduce repetition."""
     presence_penalty: float | None = None
     """Values above 0 encourage new topics."""
     logit_bias: dict[str, int] | None = None
     """A bias for each token, which makes that token more or less likely."""
-    parallel_tool_calls: bool | None = None
-    """False limits a response to one tool call."""
     modalities: tuple[Literal["text", "audio"], ...] = ()
     """The modalities that the response may contain."""
     audio: dict[str, Any] | None = None
     """The voice and format of generated audio."""
-    metadata: dict[str, str] | None = None
-    """Metadata that is stored with the request, for the provider's dashboard."""
-    safety_identifier: str | None = None
-    """An opaque id of the end user."""
-    headers: dict[str, str] | None = None
-    """Additional HTTP headers."""
-    body: dict[str, Any] | None = None
-    """Further fields of the request body."""
 
 
 DEFAULTS: Final = OpenAIChatSettings()
@@ -89,29 +70,21 @@ def sound_of(settings: OpenAIChatSettings) -> str:
     return "audio/" + {"pcm16": "pcm", "mp3": "mpeg"}.get(form, form)
 
 
-class Dialect:
+class Dialect(msgspec.Struct, frozen=True):
     """The differences between one server's Chat Completions and OpenAI's."""
 
-    __slots__ = ("ids", "limit", "name", "required", "seed", "usage", "video")
-
-    def __init__(
-        self,
-        name: str = META,
-        *,
-        limit: str = "max_tokens",
-        usage: bool = True,
-        seed: str = "seed",
-        required: str = "required",
-        ids: re.Pattern[str] = USUAL,
-        video: bool = True,
-    ) -> None:
-        self.name = name  # used in Settings.extra, and in errors before anything is sent
-        self.limit = limit  # the field for the token limit
-        self.usage = usage  # whether the usage must be requested
-        self.seed = seed
-        self.required = required  # the value for "some tool must be called"
-        self.ids = ids
-        self.video = video  # whether the server accepts video_url, unlike OpenAI
+    name: str = META
+    """Used in Settings.extra, and in errors before anything is sent."""
+    limit: str = "max_tokens"
+    """The field for the token limit."""
+    usage: bool = True
+    """Whether the usage must be requested."""
+    seed: str = "seed"
+    required: str = "required"
+    """The value for "some tool must be called"."""
+    ids: re.Pattern[str] = USUAL
+    video: bool = True
+    """Whether the server accepts video_url, unlike OpenAI."""
 
 
 PLAIN: Final = Dialect()
@@ -136,17 +109,7 @@ def request_body(
     }
     if dialect.usage:
         body["stream_options"] = {"include_usage": True}
-    tools = [
-        {
-            "type": "function",
-            "function": {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.parameters,
-            },
-        }
-        for tool in functions(request)
-    ]
+    tools = [{"type": "function", "function": tool} for tool in functions(request)]
     put(body, {"tools": (*tools, *run_there(request, dialect.name))})
     tool_choice = choice(settings, request)
     if tool_choice is not None:
@@ -167,26 +130,13 @@ def _put_settings(
     put(
         body,
         {
-            "temperature": settings.temperature,
-            "top_p": settings.top_p,
+            **shared_fields(settings, request),
+            **same_names(settings, "stop", "reasoning_effort", "verbosity", "logit_bias"),
+            **same_names(settings, "frequency_penalty", "presence_penalty"),
+            **same_names(settings, "modalities", "audio"),
             dialect.limit: settings.max_tokens,
-            "stop": settings.stop,
             dialect.seed: settings.seed,
-            "reasoning_effort": settings.reasoning_effort,
-            "verbosity": settings.verbosity,
-            "service_tier": settings.service_tier,
-            "prompt_cache_key": settings.cache_key,
-            "prompt_cache_retention": settings.cache_retention,
             "logprobs": settings.top_logprobs is not None or None,
-            "top_logprobs": settings.top_logprobs,
-            "frequency_penalty": settings.frequency_penalty,
-            "presence_penalty": settings.presence_penalty,
-            "logit_bias": settings.logit_bias,
-            "parallel_tool_calls": settings.parallel_tool_calls if request.tools else None,
-            "modalities": settings.modalities,
-            "audio": settings.audio,
-            "metadata": settings.metadata,
-            "safety_identifier": settings.safety_identifier,
         },
     )
 
