@@ -22,7 +22,7 @@ from hookline.otel._conventions.openinference import COST as LLM_COST
 from hookline.otel._conventions.openinference import inputs_and_outputs, kind_of
 from hookline.otel._emit.content import as_json
 from hookline.otel._emit.emitter import Emitter
-from hookline.otel._emit.own_failures import FailureReport
+from hookline.otel._emit.own_failures import FailureReport, report
 from hookline.otel._emit.spans import Operation
 from hookline.points import AroundRequest
 
@@ -65,9 +65,11 @@ class ModelCall(Operation):
     @classmethod
     def begin(cls, emitter: Emitter, trace: Trace, ctx: AroundRequest[Any]) -> ModelCall | None:
         """Begin the span, which stays current until it is left; None if that fails."""
-        with FailureReport("a model call could not be traced"):
+        try:
             return cls(emitter, trace, ctx)
-        return None
+        except Exception as exc:
+            report("a model call could not be traced", exc)
+            return None
 
     def attempt(self, request: ModelRequest) -> None:
         """Note a request. The inner wrappers may have changed the request or the model."""
@@ -92,9 +94,11 @@ class ModelCall(Operation):
         if self.closed:
             return
         self._timed(response.timing)
-        if response.usage is not None:
-            with FailureReport("the tokens of a model call could not be recorded"):
+        try:
+            if response.usage is not None:
                 self._pay(response.model, response.usage)
+        except Exception as exc:
+            report("the tokens of a model call could not be recorded", exc)
 
     def _timed(self, timing: Timing | None) -> None:
         self.timing = timing
@@ -107,7 +111,7 @@ class ModelCall(Operation):
 
     def end(self, response: ModelResponse) -> None:
         """End the span with a response."""
-        with FailureReport("a model call could not be traced to its end", self.drop):
+        try:
             self._response = response
             if self.span.__class__ is not NonRecordingSpan:
                 attributes = self.attributes
@@ -117,6 +121,9 @@ class ModelCall(Operation):
                 if response.response_id:
                     attributes[names.RESPONSE_ID] = self.emitter.content.word(response.response_id)
             self._end(time_ns(), None, None)
+        except Exception as exc:
+            report("a model call could not be traced to its end", exc)
+            self.drop()
 
     def end_stopped(self) -> None:
         """End the span without an error: a hook has stopped the chat."""

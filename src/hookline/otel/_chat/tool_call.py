@@ -20,7 +20,7 @@ from hookline.otel._conventions import names
 from hookline.otel._conventions.openinference import INPUT, OUTPUT, kind_of, value_of
 from hookline.otel._emit.content import as_json
 from hookline.otel._emit.emitter import Emitter
-from hookline.otel._emit.own_failures import FailureReport
+from hookline.otel._emit.own_failures import FailureReport, report
 from hookline.otel._emit.spans import Operation
 from hookline.points import AroundToolCall
 
@@ -56,9 +56,11 @@ class ToolCallSpan(Operation):
     @classmethod
     def begin(cls, emitter: Emitter, trace: Trace, ctx: AroundToolCall[Any]) -> ToolCallSpan | None:
         """Begin the span, which stays current until it is left; None if that fails."""
-        with FailureReport("a tool call could not be traced"):
+        try:
             return cls(emitter, trace, ctx)
-        return None
+        except Exception as exc:
+            report("a tool call could not be traced", exc)
+            return None
 
     def tell(self, attributes: Mapping[str, Any], seconds: float) -> None:
         """Record a request to an MCP server, as reported by the tool."""
@@ -76,7 +78,7 @@ class ToolCallSpan(Operation):
 
     def finished(self, result: ToolResult | ToolFailure) -> None:
         """End the span with a result, or with a failure that the model sees."""
-        with FailureReport("a tool call could not be traced to its end", self.drop):
+        try:
             emitter = self.emitter
             if isinstance(result, ToolResult):
                 if emitter.content.spans and self.span.is_recording():
@@ -97,6 +99,9 @@ class ToolCallSpan(Operation):
                 error,
                 emitter.content.text(result.message) if emitter.content.spans else None,
             )
+        except Exception as exc:
+            report("a tool call could not be traced to its end", exc)
+            self.drop()
 
     def close(self, at: int, error: str, exc: BaseException | None = None) -> None:
         """End the span without a result."""

@@ -19,7 +19,10 @@ def report(what: str, exc: BaseException | None = None) -> None:
 
 
 class FailureReport:
-    """Reports an exception of a `with` block, which then ends, and calls `repair`."""
+    """Reports an exception of a `with` block, which then ends, and calls `repair`.
+
+    Where every call of a model or tool passes, a plain `try` with `report` is cheaper.
+    """
 
     __slots__ = ("_repair", "_what")
 

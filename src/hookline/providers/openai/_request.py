@@ -54,9 +54,15 @@ _REASONING: Final = ("id", "encrypted_content")
 _MESSAGE: Final = ("id", "phase")
 
 
-class SharedSettings(Settings, frozen=True, kw_only=True):
-    """The settings that both of OpenAI's formats have; None means the default of the server."""
+class OpenAISettings(Settings, frozen=True, kw_only=True):
+    """Settings for models of OpenAI's Responses API; None means the default of the API."""
 
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
+        None
+    )
+    """The amount of reasoning before the answer."""
+    reasoning_summary: Literal["auto", "concise", "detailed"] | None = None
+    """The style of reasoning summaries; if None, no reasoning is shown."""
     verbosity: Literal["low", "medium", "high"] | None = None
     """The length of the answers."""
     service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast"] | None = None
@@ -69,6 +75,12 @@ class SharedSettings(Settings, frozen=True, kw_only=True):
     """How many of the likely tokens at each position to keep in the message's meta."""
     parallel_tool_calls: bool | None = None
     """False limits a response to one tool call."""
+    max_tool_calls: int | None = None
+    """The maximum number of calls to provider tools in one response."""
+    truncation: Literal["auto", "disabled"] | None = None
+    """ "auto" lets the API drop the oldest items if the context is full."""
+    include: tuple[str, ...] = ()
+    """Additional data to include in the response: a list of the API's names."""
     metadata: dict[str, str] | None = None
     """Metadata that is stored with the request, for the provider's dashboard."""
     safety_identifier: str | None = None
@@ -77,23 +89,6 @@ class SharedSettings(Settings, frozen=True, kw_only=True):
     """Additional HTTP headers."""
     body: dict[str, Any] | None = None
     """Further fields of the request body."""
-
-
-class OpenAISettings(SharedSettings, frozen=True, kw_only=True):
-    """Settings for models of OpenAI's Responses API; None means the default of the API."""
-
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
-        None
-    )
-    """The amount of reasoning before the answer."""
-    reasoning_summary: Literal["auto", "concise", "detailed"] | None = None
-    """The style of reasoning summaries; if None, no reasoning is shown."""
-    max_tool_calls: int | None = None
-    """The maximum number of calls to provider tools in one response."""
-    truncation: Literal["auto", "disabled"] | None = None
-    """ "auto" lets the API drop the oldest items if the context is full."""
-    include: tuple[str, ...] = ()
-    """Additional data to include in the response: a list of the API's names."""
 
 
 DEFAULTS: Final = OpenAISettings()
@@ -153,25 +148,17 @@ def _put_settings(body: dict[str, Any], settings: OpenAISettings, request: Model
     put(
         body,
         {
-            **shared_fields(settings, request),
-            **same_names(settings, "max_tool_calls", "truncation"),
+            **same_names(settings, "temperature", "top_p", "top_logprobs", "service_tier"),
+            **same_names(settings, "max_tool_calls", "truncation", "metadata", "safety_identifier"),
+            "prompt_cache_key": settings.cache_key,
+            "prompt_cache_retention": settings.cache_retention,
+            "parallel_tool_calls": settings.parallel_tool_calls if request.tools else None,
             "max_output_tokens": settings.max_tokens,
             "reasoning": reasoning,
             "text": text,
             "include": tuple(include),
         },
     )
-
-
-def shared_fields(settings: SharedSettings, request: ModelRequest) -> dict[str, Any]:
-    """Return the settings that have the same names in both of OpenAI's formats."""
-    return {
-        **same_names(settings, "temperature", "top_p", "top_logprobs", "service_tier"),
-        **same_names(settings, "metadata", "safety_identifier"),
-        "prompt_cache_key": settings.cache_key,
-        "prompt_cache_retention": settings.cache_retention,
-        "parallel_tool_calls": settings.parallel_tool_calls if request.tools else None,
-    }
 
 
 def json_schema(output: OutputSchema) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from hookline import (
     Image,
     Message,
     Reasoning,
+    Settings,
     Text,
     ToolCall,
     ToolMessage,
@@ -38,27 +39,47 @@ from hookline.providers._adapter.request_parts import (
     showing,
     user_parts,
 )
-from hookline.providers.openai._request import SharedSettings, json_schema, shared_fields
+from hookline.providers.openai._request import json_schema
 
 META: Final = "openai-chat"
 THOUGHTS: Final = ("reasoning_content", "reasoning")
 
 
-class OpenAIChatSettings(SharedSettings, frozen=True, kw_only=True):
+class OpenAIChatSettings(Settings, frozen=True, kw_only=True):
     """Settings for models that use Chat Completions; None means the default of the server."""
 
     reasoning_effort: str | None = None
     """The reasoning effort, from "none" to "max"; the model defines the allowed values."""
+    verbosity: Literal["low", "medium", "high"] | None = None
+    """The length of the answers."""
+    service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast"] | None = None
+    """The service tier, which determines speed and price."""
+    cache_key: str | None = None
+    """The key of the prompt cache; requests with the same key share the cache."""
+    cache_retention: Literal["in_memory", "24h"] | None = None
+    """How long a cached prompt is kept."""
+    top_logprobs: int | None = None
+    """How many of the likely tokens at each position to keep in the message's meta."""
     frequency_penalty: float | None = None
     """Values above 0 reduce repetition."""
     presence_penalty: float | None = None
     """Values above 0 encourage new topics."""
     logit_bias: dict[str, int] | None = None
     """A bias for each token, which makes that token more or less likely."""
+    parallel_tool_calls: bool | None = None
+    """False limits a response to one tool call."""
     modalities: tuple[Literal["text", "audio"], ...] = ()
     """The modalities that the response may contain."""
     audio: dict[str, Any] | None = None
     """The voice and format of generated audio."""
+    metadata: dict[str, str] | None = None
+    """Metadata that is stored with the request, for the provider's dashboard."""
+    safety_identifier: str | None = None
+    """An opaque id of the end user."""
+    headers: dict[str, str] | None = None
+    """Additional HTTP headers."""
+    body: dict[str, Any] | None = None
+    """Further fields of the request body."""
 
 
 DEFAULTS: Final = OpenAIChatSettings()
@@ -130,10 +151,13 @@ def _put_settings(
     put(
         body,
         {
-            **shared_fields(settings, request),
+            **same_names(settings, "temperature", "top_p", "top_logprobs", "service_tier"),
             **same_names(settings, "stop", "reasoning_effort", "verbosity", "logit_bias"),
             **same_names(settings, "frequency_penalty", "presence_penalty"),
-            **same_names(settings, "modalities", "audio"),
+            **same_names(settings, "modalities", "audio", "metadata", "safety_identifier"),
+            "prompt_cache_key": settings.cache_key,
+            "prompt_cache_retention": settings.cache_retention,
+            "parallel_tool_calls": settings.parallel_tool_calls if request.tools else None,
             dialect.limit: settings.max_tokens,
             dialect.seed: settings.seed,
             "logprobs": settings.top_logprobs is not None or None,

@@ -184,8 +184,7 @@ def failure(exchange: Exchange, exc: BaseException) -> ModelError:
     if names & {"TimeoutException", "APITimeoutError", "TimeoutError", "ServerTimeoutError"}:
         return exchange.silent(f"no data ({kind})")
     if names & {"TransportError", "APIConnectionError", "OSError", "ClientError", "StreamError"}:
-        text = scrubbed(str(exc.__cause__ or exc), exchange.secrets)
-        why = f": {text}" if text else ""
+        why = _reason(exc, exchange.secrets)
         lasting = _lasting(names, why)
         advice = "check the address, its protocol and its certificate" if lasting else "try again"
         if provider == "ollama" and any(word in why.lower() for word in _REFUSED_CONNECTION):
@@ -319,3 +318,8 @@ def _names(exc: BaseException) -> set[str]:
         names |= {base.__name__ for base in type(cause).__mro__}
         cause = cause.__cause__
     return names
+
+
+def _reason(exc: BaseException, secrets: Iterable[str]) -> str:
+    text = scrubbed(str(exc.__cause__ or exc), secrets)
+    return f": {text}" if text else ""
