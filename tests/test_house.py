@@ -244,7 +244,6 @@ DOOR_PLANS = {
         "_emit.content",
         "_emit.log_events",
         "_emit.metrics",
-        "_emit.prefix_share",
         "_emit.emitter",
         "_emit.spans",
         "_chat.attributes",
@@ -256,7 +255,6 @@ DOOR_PLANS = {
         "_chat.tool_call",
         "_chat.hooks",
         "_telemetry",
-        "_evaluation",
         "_setup",
     ),
     "providers": (

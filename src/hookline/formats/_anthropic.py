@@ -28,14 +28,14 @@ from hookline.formats._read import (
     decoded,
     encoded,
     field,
-    items,
     list_at,
-    message_at,
     object_at,
+    placed,
     reading,
     refuse,
     refuse_media,
     text_at,
+    unknown_part,
 )
 
 _META: Final = "anthropic"  # the key of signatures in the meta of a Reasoning part
@@ -97,9 +97,7 @@ def _user_part(part: dict[str, Any], where: str) -> Text | Image | File:
     if kind == "text":
         return Text(field(part, "text", str, where))
     if kind not in ("image", "document"):
-        raise refuse(
-            where, f"hookline messages have no parts of type {kind!r}; leave this part out"
-        )
+        raise unknown_part(kind, where)
     check_fields(part, _MEDIA, where)
     source = object_at(part, "source", where)
     media_type = text_at(source, "media_type", where)
@@ -134,7 +132,7 @@ def _model_part(part: dict[str, Any], where: str) -> Any:
     if kind == "tool_use":
         id, name = field(part, "id", str, where), field(part, "name", str, where)
         return call_of(id, name, object_at(part, "input", where), where)
-    raise refuse(where, f"hookline messages have no parts of type {kind!r}; leave this part out")
+    raise unknown_part(kind, where)
 
 
 def to_anthropic(messages: Iterable[Message], *, system: str | None = None) -> dict[str, Any]:
@@ -145,9 +143,7 @@ def to_anthropic(messages: Iterable[Message], *, system: str | None = None) -> d
     format cannot express.
     """
     out: list[dict[str, Any]] = []
-    for index, item in enumerate(items(messages, "messages")):
-        where = f"message {index}"
-        message = message_at(item, where)
+    for where, message in placed(messages):
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
         if isinstance(message, UserMessage):
             content = [_block(part, where) for part in message.parts]
@@ -192,21 +188,15 @@ def _block(part: Text | Image | File, where: str) -> dict[str, Any]:
     return {**out, "title": part.name} if part.name else out
 
 
-def _own(part: Text | Reasoning) -> dict[str, Any]:
-    """Anthropic's own data of a part."""
-    meta: dict[str, Any] = (part.meta or {}).get(_META) or {}
-    return meta
-
-
 def _answer(message: AssistantMessage) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     for part in message.parts:
+        own: dict[str, Any] = (part.meta or {}).get(_META) or {}
         if isinstance(part, Text):
             text: dict[str, Any] = {"type": "text", "text": part.text}
-            cited: Any = _own(part).get("citations")
+            cited: Any = own.get("citations")
             out.append({**text, "citations": copy.deepcopy(cited)} if cited else text)
         elif isinstance(part, Reasoning):
-            own = _own(part)
             if own.get("data"):
                 out.append({"type": "redacted_thinking", "data": own["data"]})
             elif own.get("signature"):

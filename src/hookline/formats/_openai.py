@@ -25,13 +25,14 @@ from hookline.formats._read import (
     from_url,
     items,
     list_at,
-    message_at,
     object_at,
+    placed,
     reading,
     refuse,
     refuse_media,
     text_at,
     to_url,
+    unknown_part,
 )
 
 _SYSTEM: Final = ("system", "developer")
@@ -49,7 +50,7 @@ def from_openai(messages: Iterable[Mapping[str, Any]]) -> Imported:
     history: list[Message] = []
     system: list[str] = []
     names: dict[str, str] = {}  # the tool name of each call id
-    for index, message in enumerate(items(messages, "messages")):
+    for index, message in enumerate(items(messages)):
         where = f"message {index}"
         with reading(where):
             role = field(message, "role", str, where)
@@ -101,7 +102,7 @@ def _user_part(part: dict[str, Any], where: str) -> Text | Image | File:
         media_type, data, url = from_url(field(source, "file_data", str, where), where)
         name = text_at(source, "filename", where)
         return File(media_type=media_type or "application/pdf", name=name, data=data, url=url)
-    raise refuse(where, f"hookline messages have no parts of type {kind!r}; leave this part out")
+    raise unknown_part(kind, where)
 
 
 def _assistant(message: Mapping[str, Any], where: str) -> AssistantMessage:
@@ -122,9 +123,7 @@ def to_openai(messages: Iterable[Message], *, system: str | None = None) -> list
     Raises UsageError for a picture or file that this format cannot express.
     """
     out: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
-    for index, item in enumerate(items(messages, "messages")):
-        where = f"message {index}"
-        message = message_at(item, where)
+    for where, message in placed(messages):
         if isinstance(message, UserMessage):
             out.append({"role": "user", "content": _content(message.parts, where)})
         elif isinstance(message, ToolMessage):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from reprlib import repr as short_repr
 from types import NoneType
@@ -43,48 +43,48 @@ def reading(what: str) -> Generator[None, None, None]:
         raise UsageError(f"{what} is not JSON data ({exc}); pass dicts, lists and texts") from exc
 
 
-def items(data: object, what: str) -> Iterable[Any]:
+def unknown_part(kind: str, where: str) -> UsageError:
+    """Make the error for a part that would be lost."""
+    return refuse(where, f"hookline messages have no parts of type {kind!r}; leave this part out")
+
+
+def items(messages: object) -> Iterable[Any]:
     """Return the items of an argument that must be a list."""
-    if isinstance(data, (str, bytes, Mapping)) or not isinstance(data, Iterable):
-        raise UsageError(f"{what} must be a list of messages, not {short_repr(data)}")  # pyright: ignore
-    return data  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
+        raise UsageError(f"messages must be a list of messages, not {short_repr(messages)}")  # pyright: ignore
+    return messages  # pyright: ignore[reportUnknownVariableType]
 
 
-def message_at(message: object, where: str) -> Message:
-    """Return an item that must be a message of hookline."""
-    if not isinstance(message, (UserMessage, AssistantMessage, ToolMessage)):
-        kind = type(message).__name__
-        raise refuse(
-            where,
-            f"this must be a message of hookline, not a {kind}; use from_openai() "
-            "or from_anthropic() for dicts",
-        )
-    return message
+def placed(messages: object) -> Iterator[tuple[str, Message]]:
+    """Yield messages of hookline with their places, for errors."""
+    for index, message in enumerate(items(messages)):
+        where = f"message {index}"
+        if not isinstance(message, (UserMessage, AssistantMessage, ToolMessage)):
+            kind = type(message).__name__
+            raise refuse(
+                where,
+                f"this must be a message of hookline, not a {kind}; use from_openai() "
+                "or from_anthropic() for dicts",
+            )
+        yield where, message
 
 
 def field(data: Any, name: str, kind: type[T], where: str) -> T:
     """Return a required field of this type."""
-    value: T = _field(data, name, kind, where)
+    value: Any = mapping(data, where).get(name)
+    if not isinstance(value, kind):
+        raise refuse(where, f"{name!r} must be a {kind.__name__}, not {short_repr(value)}")
     return value
 
 
 def object_at(data: Any, name: str, where: str) -> dict[str, Any]:
     """Return a required field that is an object."""
-    value: dict[str, Any] = _field(data, name, dict, where)
-    return value
+    return field(data, name, dict, where)  # pyright: ignore[reportUnknownVariableType]
 
 
 def list_at(data: Any, name: str, where: str) -> list[Any]:
     """Return a required field that is a list."""
-    value: list[Any] = _field(data, name, list, where)
-    return value
-
-
-def _field(data: Any, name: str, kind: type[Any], where: str) -> Any:
-    value: Any = mapping(data, where).get(name)
-    if not isinstance(value, kind):
-        raise refuse(where, f"{name!r} must be a {kind.__name__}, not {short_repr(value)}")
-    return value
+    return field(data, name, list, where)  # pyright: ignore[reportUnknownVariableType]
 
 
 def text_at(data: Any, name: str, where: str) -> str | None:

@@ -8,9 +8,8 @@ public hooks. It records no content unless you ask for it.
 
 from hookline.otel._emit.content import Capture, Redact
 from hookline.otel._emit.emitter import Attributes
-from hookline.otel._evaluation import record_evaluation
 from hookline.otel._setup import Exporting, setup
-from hookline.otel._telemetry import Telemetry, default_bus, using
+from hookline.otel._telemetry import Telemetry, default_bus, record_evaluation, using
 
 __all__ = [
     "Attributes",

@@ -18,7 +18,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.trace import ProxyTracerProvider
 
 from hookline.errors import UsageError
-from hookline.otel._emit.own_failures import report
+from hookline.otel._emit.own_failures import FailureReport
 
 Protocol = Literal["http/protobuf", "grpc"]
 
@@ -73,10 +73,9 @@ class Exporting:
         """Export everything that is waiting, and stop."""
         providers, self._providers = self._providers, []
         for provider in providers:
-            try:
+            # A missing collector is not the caller's error.
+            with FailureReport("a provider could not be shut down"):
                 provider.shutdown()
-            except Exception as exc:  # a missing collector is not the caller's error
-                report("a provider could not be shut down", exc)
 
 
 def setup(

@@ -1,4 +1,5 @@
-"""`Telemetry`: the telemetry options of an agent, and the check whether an SDK is configured.
+"""`Telemetry`: the telemetry options of an agent, and the check whether an SDK is configured;
+`record_evaluation`: a rating of an answer, as an event below the chat's span.
 
 An application requests telemetry by configuring an SDK. Until then there are no hooks, and each
 chat pays for one check only. The check is repeated for each chat, so a provider that is set later
@@ -23,16 +24,17 @@ from opentelemetry.trace import (
     TracerProvider,
 )
 
-from hookline import HookBus, __version__
+from hookline import HookBus, Response, __version__
 from hookline.errors import UsageError
 from hookline.models import Prices, price_function
 from hookline.otel._chat.hooks import Tracing
+from hookline.otel._conventions import names
 from hookline.otel._conventions.names import SEMCONVS
 from hookline.otel._emit.content import ATTRIBUTE, CAPTURES, Capture, Content, Redact
 from hookline.otel._emit.emitter import Attributes, Emitter
 from hookline.otel._emit.log_events import Events
 from hookline.otel._emit.metrics import Instruments
-from hookline.otel._emit.own_failures import report
+from hookline.otel._emit.own_failures import FailureReport, report
 from hookline.otel._emit.spans import innermost
 
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -128,16 +130,11 @@ class Telemetry:
         meters = self._meters or api_metrics.get_meter_provider()
         providers = self._providers
         if providers is None or providers[0] is not tracers or providers[1] is not meters:
-            self._tracing = self._look(tracers, meters)
+            self._tracing = None
+            with FailureReport("telemetry could not be started"):  # such as an SDK that is too old
+                self._tracing = self._begin(tracers, meters)
             self._providers = (tracers, meters)
         return None if self._tracing is None else self._tracing.bus_for_chat(keys)
-
-    def _look(self, tracers: TracerProvider, meters: MeterProvider) -> Tracing | None:
-        try:
-            return self._begin(tracers, meters)
-        except Exception as exc:  # such as an SDK that is too old: the chat must not fail
-            report("telemetry could not be started", exc)
-            return None
 
     def _begin(self, tracers: TracerProvider, meters: MeterProvider) -> Tracing | None:
         schema = self._semconv.schema
@@ -155,17 +152,17 @@ class Telemetry:
         capture: Capture = self._capture if self._capture is not None else _captured()
         content = Content(capture, self._redact, self._max_text, self._max_attribute)
         emitter = Emitter(
-            tracer,
-            Instruments(meter, self._semconv, core=self._core),
-            Events(self._loggers, __version__, schema),
-            content,
+            tracer=tracer,
+            instruments=Instruments(meter, self._semconv, core=self._core),
+            events=Events(self._loggers, __version__, schema),
+            content=content,
             metered=not unmetered,
             details=_emits(content.events),
             full=self._full,
             semconv=self._semconv,
             openinference=self._openinference,
-            price=self._price,
-            attributes=self._attributes,
+            price_function=self._price,
+            own_attributes=self._attributes,
         )
         return Tracing(emitter)
 
@@ -174,17 +171,11 @@ DEFAULT = Telemetry()
 _in_block: ContextVar[Telemetry | None] = ContextVar("hookline_otel_used", default=None)
 
 
-def emitter_of(telemetry: Telemetry) -> Emitter | None:
-    """Return the emitter of its chats; None before the first chat."""
-    tracing = telemetry._tracing  # pyright: ignore[reportPrivateUsage]
-    return None if tracing is None else tracing.emitter
-
-
 def default_bus(keys: Collection[object]) -> HookBus[Any] | None:
     """Return the hooks for an agent without `telemetry=`; a nested chat gets the outer hooks."""
     op = innermost()
     if op is not None and not op.closed:
-        return op.emitter.source.bus_for_chat(keys)
+        return op.emitter.bus_for_chat(keys)
     return (_in_block.get() or DEFAULT).bus_for_chat(keys)
 
 
@@ -214,3 +205,38 @@ def _captured() -> Capture:
 def _emits(otherwise: bool) -> bool:
     value = os.environ.get(EMIT, "").strip().lower()
     return value == "true" if value in ("true", "false") else otherwise
+
+
+def record_evaluation(
+    response: Response[Any],
+    name: str,
+    *,
+    score: float | None = None,
+    label: str | None = None,
+    explanation: str | None = None,
+    telemetry: Telemetry = DEFAULT,
+) -> bool:
+    """Record the quality of a chat's answer, as an event `gen_ai.evaluation.result`.
+
+    The event belongs to the span of that chat. The chat may have ended: hookline remembers the last
+    1,024 chats. `telemetry` is the agent's own Telemetry, if the agent has one. Returns whether the
+    events of that chat are exported. Raises UsageError if none of `score`, `label` and
+    `explanation` is given.
+    """
+    if score is None and label is None and explanation is None:
+        raise UsageError("record_evaluation() needs score=, label= or explanation=")
+    tracing = telemetry._tracing  # pyright: ignore[reportPrivateUsage]
+    context = None if tracing is None else tracing.emitter.ended_chats.get(response.chat_id)
+    if tracing is None or context is None:  # without a chat before, or without this chat
+        return False
+    emitter = tracing.emitter
+    values = {
+        names.EVALUATION_NAME: name,
+        names.EVALUATION_SCORE: score,
+        names.EVALUATION_LABEL: None if label is None else emitter.content.word(label),
+        names.EVALUATION_WHY: None if explanation is None else emitter.content.text(explanation),
+        names.CHAT_ID: response.chat_id,
+    }
+    attributes = {key: value for key, value in values.items() if value is not None}
+    emitter.events.emit(names.EVALUATION_EVENT, "INFO", attributes, context)
+    return True

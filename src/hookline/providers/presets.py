@@ -6,7 +6,6 @@ settings=…)` also accepts further options. If a server has no row, use `base_u
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -20,10 +19,13 @@ from hookline.providers._adapter.clients import (
     imported,
     no_key,
 )
-from hookline.providers._adapter.connection import Connection
+from hookline.providers._adapter.connection import Connection, Service
 from hookline.providers._adapter.http_limits import hooks
 from hookline.providers._adapter.ids import NINE
 from hookline.providers.anthropic import AnthropicModel
+from hookline.providers.anthropic._model import SERVICE as ANTHROPIC
+from hookline.providers.google._model import SERVICE as GOOGLE
+from hookline.providers.openai._model import SERVICE as OPENAI
 from hookline.providers.openai_chat import OpenAIChatModel
 from hookline.providers.openai_chat._model import SERVICE
 from hookline.providers.openai_chat._request import Dialect
@@ -54,35 +56,22 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     """The known differences from the format, as text."""
 
 
+def _own(title: str, speaks: str, service: Service) -> Preset:
+    return Preset(
+        title=title,
+        speaks=speaks,
+        extra=service.extra,
+        url=service.url,
+        address=service.address or None,
+        keys=service.keys,
+    )
+
+
 OWN: Final[dict[str, Preset]] = {
-    "openai": Preset(
-        title="OpenAI",
-        speaks="OpenAI Responses",
-        url="https://api.openai.com/v1",
-        address="OPENAI_BASE_URL",
-        keys=("OPENAI_API_KEY",),
-    ),
-    "openai-chat": Preset(
-        title="OpenAI, or any server with base_url=",
-        url="https://api.openai.com/v1",
-        address="OPENAI_BASE_URL",
-        keys=("OPENAI_API_KEY",),
-    ),
-    "anthropic": Preset(
-        title="Anthropic",
-        speaks="Anthropic Messages",
-        extra="anthropic",
-        url="https://api.anthropic.com",
-        address="ANTHROPIC_BASE_URL",
-        keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
-    ),
-    "google": Preset(
-        title="Google",
-        speaks="Google Gemini",
-        extra="google",
-        url="https://generativelanguage.googleapis.com",
-        keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
-    ),
+    "openai": _own("OpenAI", "OpenAI Responses", OPENAI),
+    "openai-chat": _own("OpenAI, or any server with base_url=", "Chat Completions", OPENAI),
+    "anthropic": _own("Anthropic", "Anthropic Messages", ANTHROPIC),
+    "google": _own("Google", "Google Gemini", GOOGLE),
 }
 """The providers with their own formats, by the prefix of a model's name."""
 PRESETS: Final[dict[str, Preset]] = {
@@ -134,12 +123,12 @@ PRESETS: Final[dict[str, Preset]] = {
     ),
 }
 """The services that use another provider's format, by the prefix of a model's name."""
-_DIALECTS: Final[dict[str, Callable[[], Dialect]]] = {
-    "groq": lambda: Dialect("groq", limit="max_completion_tokens", video=False),
-    "azure": lambda: Dialect("azure", limit="max_completion_tokens", video=False),
-    "deepseek": lambda: Dialect("deepseek", video=False),
-    "ollama": lambda: Dialect("ollama", video=False),
-    "mistral": lambda: Dialect(
+_DIALECTS: Final = {
+    "groq": Dialect("groq", limit="max_completion_tokens", video=False),
+    "azure": Dialect("azure", limit="max_completion_tokens", video=False),
+    "deepseek": Dialect("deepseek", video=False),
+    "ollama": Dialect("ollama", video=False),
+    "mistral": Dialect(
         "mistral", usage=False, seed="random_seed", required="any", ids=NINE, video=False
     ),
 }
@@ -154,14 +143,11 @@ def preset(prefix: str, name: str, **options: Any) -> Model:
     if row is None:
         prefixes = ", ".join(PRESETS)
         raise UsageError(f"there is no preset {prefix!r}; use one of: {prefixes}, or base_url=")
-    all_options: dict[str, Any]
     if prefix == "bedrock":
         if options.get("client") is None:
             key, url = options.pop("api_key", None), options.pop("base_url", None)
             options["client"] = lambda: _bedrock(key, url)
         return AnthropicModel(name, **options)
-    make = _DIALECTS.get(prefix)
-    dialect = Dialect(prefix) if make is None else make()
     if options.get("client") is None:
         options.pop("client", None)
         of_azure = prefix == "azure" and not options.get("base_url")
@@ -177,9 +163,12 @@ def preset(prefix: str, name: str, **options: Any) -> Model:
             provider=options.get("provider", prefix),
             idle_timeout=options.pop("idle_timeout", IDLE_TIMEOUT),
         )
-    own = {"provider": prefix, "dialect": dialect, "takes_schema": row.schemas}
-    all_options = {**own, **options}
-    return OpenAIChatModel(name, **all_options)
+    own: dict[str, Any] = {
+        "provider": prefix,
+        "dialect": _DIALECTS.get(prefix, Dialect(prefix)),
+        "takes_schema": row.schemas,
+    }
+    return OpenAIChatModel(name, **{**own, **options})
 
 
 def _address(row: Preset) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from opentelemetry.trace import SpanKind
 
-from hookline import Response
+from hookline import Response, Text
 from hookline.errors import ChatAbortedError
 from hookline.otel._chat.attributes import text_of, usage_of
 from hookline.otel._chat.trace import Trace
@@ -71,10 +71,10 @@ def _tell(
     usage = response.usage if response is not None else trace.usage
     cache_write = emitter.semconv.cache_write if emitter.semconv.agent_caches else None
     attributes.update(usage_of(usage, cache_write))
-    if trace.sums.reader_wait:
-        attributes[names.READER_WAIT] = trace.sums.reader_wait
-    if trace.sums.cost is not None:
-        attributes[names.COST] = trace.sums.cost
+    if trace.reader_wait:
+        attributes[names.READER_WAIT] = trace.reader_wait
+    if trace.cost is not None:
+        attributes[names.COST] = trace.cost
     message = trace.user_message() if emitter.content.spans else None
     if message is not None:
         messages, _ = emitter.content.bounded(emitter.content.messages([message]))
@@ -91,11 +91,11 @@ def _tell_answer(emitter: Emitter, attributes: dict[str, Any], response: Respons
         attributes[names.STOP_REASON] = names.identifier(response.stop_reason)
     if response.pending:
         attributes[names.PENDING] = len(response.pending)
-    reason = names.FINISHED[response.finish_reason or "other"]
     if response.finish_reason is not None:
-        attributes[names.FINISH_REASONS] = (reason,)
+        attributes[names.FINISH_REASONS] = (names.FINISHED[response.finish_reason],)
         if emitter.content.spans:
-            attributes[names.OUTPUT] = as_json(emitter.content.whole_answer(response.text, reason))
+            answer = emitter.content.answer([Text(response.text)], response.finish_reason)
+            attributes[names.OUTPUT] = as_json(answer)
     if emitter.openinference and (emitter.content.spans or response.pending):
         attributes.update(value_of(OUTPUT, _answer_with_pending(emitter, response)))
 
@@ -120,8 +120,8 @@ def _answer_with_pending(emitter: Emitter, response: Response) -> str:
 def _measure(emitter: Emitter, trace: Trace, seconds: float, error: str | None) -> None:
     to, context = emitter.instruments, trace.op.context
     mine = {names.AGENT_NAME: trace.agent}
-    to.agent_calls.record(trace.sums.model_calls, mine, context)
-    to.agent_tools.record(trace.sums.tool_calls, mine, context)
+    to.agent_calls.record(trace.model_calls, mine, context)
+    to.agent_tools.record(trace.tool_calls, mine, context)
     labels: dict[str, Any] = dict(mine)  # an SDK may keep the labels that it gets
     if trace.model is not None:
         labels[names.REQUEST_MODEL] = trace.model

@@ -69,7 +69,15 @@ class ToolWords:
 
 def parameters(settings: Settings, content: Content) -> dict[str, Any]:
     """Return the settings of a request as attributes."""
-    attributes = names.parameters(settings)
+    numbers = {
+        "gen_ai.request.temperature": settings.temperature,
+        "gen_ai.request.top_p": settings.top_p,
+        "gen_ai.request.max_tokens": settings.max_tokens,
+        "gen_ai.request.seed": settings.seed,
+    }
+    attributes: dict[str, Any] = {
+        name: value for name, value in numbers.items() if value is not None
+    }
     if settings.stop:
         attributes[names.STOP_SEQUENCES] = tuple([content.word(text) for text in settings.stop])
     return attributes

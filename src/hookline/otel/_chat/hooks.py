@@ -40,7 +40,7 @@ from hookline.otel._chat.tool_call import ToolCallSpan
 from hookline.otel._chat.trace import Trace
 from hookline.otel._conventions import names
 from hookline.otel._emit.emitter import Emitter
-from hookline.otel._emit.own_failures import report
+from hookline.otel._emit.own_failures import FailureReport
 from hookline.otel._emit.spans import Place
 from hookline.points import (
     AroundChat,
@@ -66,7 +66,7 @@ class Tracing:
     """
 
     def __init__(self, emitter: Emitter) -> None:
-        emitter.source = self
+        emitter.bus_for_chat = self.bus_for_chat
         self.emitter = emitter
         # whether nothing is recorded without spans
         self._silent = not emitter.metered and not emitter.details
@@ -124,27 +124,20 @@ class Tracing:
             trace.op.leave()
 
     def _begin_chat(self, ctx: AroundChat) -> Trace | None:
-        try:
+        with FailureReport("a chat could not be traced"):
             trace = begin_agent_span(self.emitter, ctx)
             self._chats[Run.chat_of(ctx.run)] = trace
             return trace
-        except Exception as exc:
-            report("a chat could not be traced", exc)
-            return None
+        return None
 
     def _end_chat(
         self, trace: Trace, exc: BaseException | None, response: Response | None = None
     ) -> None:
         """End the chat's trace; a second call has no effect."""
-        try:
+        with FailureReport("a chat could not be traced to its end", trace.op.drop):
             self._chats.pop(Run.chat_of(trace.run), None)
-            if trace.op.closed:
-                return
-            trace.close_open()
-            end_agent_span(self.emitter, trace, exc, response)
-        except Exception as failure:
-            report("a chat could not be traced to its end", failure)
-            trace.op.drop()
+            if not trace.op.closed:
+                end_agent_span(self.emitter, trace, exc, response)
 
     def _on_abort(self, ctx: OnChatAbort) -> None:
         trace = self._trace_of(ctx.run)
@@ -159,10 +152,8 @@ class Tracing:
             return
         trace.outcome = ctx.outcome
         trace.usage = ctx.usage
-        try:
+        with FailureReport("a chat could not be linked to the previous chat"):
             trace.links.meet(ctx.run, leave=False)
-        except Exception as exc:
-            report("a chat could not be linked to the previous chat", exc)
         if Run.chat_of(ctx.run).left_behind:  # `_around_chat` may never return
             aborted = ChatAbortedError(trace.reason) if ctx.response is None else None
             self._end_chat(trace, ctx.error or aborted, ctx.response)
@@ -277,7 +268,7 @@ class Tracing:
 
     def _break_off(self, trace: Trace, work: Call, exc: BaseException) -> None:
         """End a call that was cancelled or that raised."""
-        try:
+        with FailureReport("a call could not be traced to its end", work.drop):
             is_open = Run.chat_of(trace.run) in self._chats
             if isinstance(exc, asyncio.CancelledError) and is_open:
                 trace.hold(work)
@@ -287,9 +278,6 @@ class Tracing:
                 work.close(time_ns(), names.OTHER)
             else:
                 work.close(time_ns(), names.error_type(exc), exc)
-        except Exception as failure:
-            report("a call could not be traced to its end", failure)
-            work.drop()
 
     # ── why a chat took the way that it took ────────────────────────────────────────────────
 
@@ -298,19 +286,14 @@ class Tracing:
         op = None if event is None else span_events.nearest(self._trace_of(ctx.run), open_call())
         if event is None or op is None:
             return
-        try:
+        with FailureReport("a status could not be traced"):
             span_events.tell_status(op, *event, ctx.data)
-        except Exception as exc:
-            report("a status could not be traced", exc)
 
     def _on_approval(self, ctx: OnApproval) -> None:
         trace = self._trace_of(ctx.run)
-        if trace is None:
-            return
-        try:
-            span_events.tell_approval(trace, ctx)
-        except Exception as exc:
-            report("an approval could not be traced", exc)
+        if trace is not None:
+            with FailureReport("an approval could not be traced"):
+                span_events.tell_approval(trace, ctx)
 
     # ── other hooks ─────────────────────────────────────────────────────────────────────────
 
@@ -323,7 +306,5 @@ class Tracing:
             count[0] += 1
             count[1] += ctx.duration
             return
-        try:
+        with FailureReport("a hook could not be traced"):
             span_events.tell_hook(self.emitter, ctx, trace, open_call())
-        except Exception as exc:
-            report("a hook could not be traced", exc)

@@ -13,13 +13,7 @@ from typing import Any, Final
 from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, SpanKind
 
-from hookline import (
-    Message,
-    ModelRequest,
-    ModelResponse,
-    Run,
-    Usage,
-)
+from hookline import Message, ModelRequest, ModelResponse, Usage
 from hookline.models import Timing
 from hookline.otel._chat.attributes import ModelWords, text_of, usage_of
 from hookline.otel._chat.trace import Trace
@@ -28,7 +22,7 @@ from hookline.otel._conventions.openinference import COST as LLM_COST
 from hookline.otel._conventions.openinference import inputs_and_outputs, kind_of
 from hookline.otel._emit.content import as_json
 from hookline.otel._emit.emitter import Emitter
-from hookline.otel._emit.own_failures import report
+from hookline.otel._emit.own_failures import FailureReport, report
 from hookline.otel._emit.spans import Operation
 from hookline.points import AroundRequest
 
@@ -36,62 +30,43 @@ from hookline.points import AroundRequest
 class ModelCall(Operation):
     """One logical model call, with all its attempts."""
 
-    __slots__ = (
-        "_reader_wait",
-        "_response",
-        "_run",
-        "_trace",
-        "_usage",
-        "_words",
-        "attempts",
-        "error",
-        "request",
-        "timing",
-    )
-
-    _response: ModelResponse | None
-    _run: Run[Any]
-    _trace: Trace
-    _usage: Usage | None  # the tokens of all attempts that were answered
-    _reader_wait: float  # seconds that the attempts waited for the reader of the stream
-    _words: ModelWords
-    attempts: int  # the number of requests that were actually sent
-    error: str | None  # the error of the last failed attempt
-    request: ModelRequest
-    timing: Timing | None
+    def __init__(self, emitter: Emitter, trace: Trace, ctx: AroundRequest[Any]) -> None:
+        request = ctx.request
+        words = trace.words
+        if (
+            words is None
+            or words.model is not request.model
+            or words.settings is not request.settings
+        ):
+            words = trace.words_of(request)
+        first = {**words.first, names.ITERATION: ctx.iteration}
+        if request.output is not None:
+            first[names.OUTPUT_TYPE] = "json"
+        if trace.deltas:  # of answers by hooks, which have no span of their own
+            trace.tell_deltas(trace.op)
+        if trace.model is None:
+            trace.tell_model(words, request)
+            trace.links.meet(ctx.run)
+        if emitter.openinference:
+            first.update(kind_of(names.CHAT))
+        super().__init__(emitter, words.name, SpanKind.CLIENT, first)
+        self._response: ModelResponse | None = None
+        self._usage: Usage | None = None  # the tokens of all attempts that were answered
+        self._reader_wait = 0.0  # seconds that the attempts waited for the reader of the stream
+        self._run = ctx.run
+        self._trace = trace
+        self._words = words
+        self.attempts = 0  # the number of requests that were actually sent
+        self.error: str | None = None  # the error of the last failed attempt
+        self.request = request
+        self.timing: Timing | None = None
+        trace.open.append(self)
 
     @classmethod
     def begin(cls, emitter: Emitter, trace: Trace, ctx: AroundRequest[Any]) -> ModelCall | None:
         """Begin the span, which stays current until it is left; None if that fails."""
         try:
-            request = ctx.request
-            words = trace.words
-            if (
-                words is None
-                or words.model is not request.model
-                or words.settings is not request.settings
-            ):
-                words = trace.words_of(request)
-            first = {**words.first, names.ITERATION: ctx.iteration}
-            if request.output is not None:
-                first[names.OUTPUT_TYPE] = "json"
-            if trace.deltas:  # of answers by hooks, which have no span of their own
-                trace.tell_deltas(trace.op)
-            if trace.model is None:
-                trace.tell_model(words, request)
-                trace.links.meet(ctx.run)
-            if emitter.openinference:
-                first.update(kind_of(names.CHAT))
-            call = cls(emitter, words.name, SpanKind.CLIENT, first)
-            call._response = call._usage = call.timing = call.error = None
-            call._reader_wait = 0.0
-            call._run = ctx.run
-            call._trace = trace
-            call._words = words
-            call.attempts = 0
-            call.request = request
-            trace.open.append(call)
-            return call
+            return cls(emitter, trace, ctx)
         except Exception as exc:
             report("a model call could not be traced", exc)
             return None
@@ -101,12 +76,10 @@ class ModelCall(Operation):
         self.attempts += 1
         before = self.request
         if request.model is not before.model or request.settings is not before.settings:
-            try:
+            with FailureReport("the model of an attempt could not be traced"):
                 self._words = self._trace.words_of(request)
                 self.attributes.update(self._words.first)
                 self.span.update_name(self._words.name)
-            except Exception as exc:
-                report("the model of an attempt could not be traced", exc)
         self.request = request
         self.timing = None
 
@@ -175,7 +148,7 @@ class ModelCall(Operation):
             self.attributes[names.FIRST_CHUNK] = self.timing.first_chunk
         if self._reader_wait:
             self.attributes[names.READER_WAIT] = self._reader_wait
-            trace.sums.reader_wait += self._reader_wait
+            trace.reader_wait += self._reader_wait
         if self.attempts and self.span.is_recording():
             share = emitter.prefixes.share(self._run, self.request)
             if share is not None:
@@ -183,7 +156,7 @@ class ModelCall(Operation):
         self.attributes.update(usage_of(self._usage, emitter.semconv.cache_write))
         text = self._write(error, exc) if emitter.writes else None
         self.finish(at, error, text)
-        trace.sums.model_calls += 1
+        trace.model_calls += 1
         if emitter.metered:
             self._measure(max(self.seconds(at) - self._reader_wait, 0.0), error)
         trace.fresh = False
@@ -198,8 +171,8 @@ class ModelCall(Operation):
             return
         if emitter.metered and cost > 0:
             emitter.instruments.cost.add(cost, points.call, self.context)
-        sums = self._trace.sums
-        sums.cost = cost if sums.cost is None else sums.cost + cost
+        trace = self._trace
+        trace.cost = cost if trace.cost is None else trace.cost + cost
         self.attributes[names.COST] = cost = self.attributes.get(names.COST, 0.0) + cost
         if emitter.openinference:
             self.attributes[LLM_COST] = cost
@@ -242,7 +215,8 @@ class ModelCall(Operation):
         if len(messages) < len(history):
             self.attributes[names.EARLIER] = len(history) - len(messages)
         if self._response is not None:
-            attributes[names.OUTPUT] = content.answer(self._response)
+            answer = self._response
+            attributes[names.OUTPUT] = content.answer(answer.parts, answer.finish_reason)
         return attributes
 
     def _measure(self, seconds: float, error: str | None) -> None:
@@ -273,10 +247,8 @@ def tell_unseen_failure(
     emitter: Emitter, trace: Trace, request: ModelRequest, exc: Exception
 ) -> None:
     """Emit the event for a failed model call that has no span."""
-    try:
+    with FailureReport("a failed model call could not be traced"):
         tell_failure(emitter, trace.words_of(request), exc, trace.op.context)
-    except Exception as failure:
-        report("a failed model call could not be traced", failure)
 
 
 class CallSlot:

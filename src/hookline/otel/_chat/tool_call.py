@@ -14,13 +14,13 @@ from opentelemetry.trace import SpanKind
 
 from hookline import ToolFailure, ToolResult
 from hookline.errors import ToolDenied
-from hookline.otel._chat.attributes import ToolWords, text_of
+from hookline.otel._chat.attributes import text_of
 from hookline.otel._chat.trace import Trace
 from hookline.otel._conventions import names
 from hookline.otel._conventions.openinference import INPUT, OUTPUT, kind_of, value_of
 from hookline.otel._emit.content import as_json
 from hookline.otel._emit.emitter import Emitter
-from hookline.otel._emit.own_failures import report
+from hookline.otel._emit.own_failures import FailureReport, report
 from hookline.otel._emit.spans import Operation
 from hookline.points import AroundToolCall
 
@@ -30,45 +30,41 @@ DENIED: Final = "Denied"  # the type of a refusal
 class ToolCallSpan(Operation):
     """One run of a tool's handler, including its wrappers."""
 
-    __slots__ = ("_arguments", "_trace", "_words")
-
-    _arguments: Any
-    _trace: Trace
-    _words: ToolWords
+    def __init__(self, emitter: Emitter, trace: Trace, ctx: AroundToolCall[Any]) -> None:
+        call, tool = ctx.call, ctx.tool
+        words = trace.tool_words.get(tool.name)
+        if words is None or words.tool is not tool:
+            words = trace.words_of_tool(tool)
+        first = {
+            **words.first,
+            names.TOOL_CALL_ID: emitter.content.word(call.id),
+            names.ITERATION: ctx.run.iteration,
+        }
+        if emitter.openinference:
+            first.update(kind_of(names.EXECUTE_TOOL))
+        super().__init__(emitter, words.name, SpanKind.INTERNAL, first)
+        self._arguments = call.arguments
+        self._trace = trace
+        self._words = words
+        trace.open.append(self)
+        # A tool that calls a server reports the request here, and need not import this module.
+        key = f"hookline.call:{trace.chat_id}:{call.id}"
+        if emitter.metered or not self.quiet:
+            self.context = set_value(key, self.tell, self.context)
+            attach(self.context)
 
     @classmethod
     def begin(cls, emitter: Emitter, trace: Trace, ctx: AroundToolCall[Any]) -> ToolCallSpan | None:
         """Begin the span, which stays current until it is left; None if that fails."""
         try:
-            call, tool = ctx.call, ctx.tool
-            words = trace.tool_words.get(tool.name)
-            if words is None or words.tool is not tool:
-                words = trace.words_of_tool(tool)
-            first = {
-                **words.first,
-                names.TOOL_CALL_ID: emitter.content.word(call.id),
-                names.ITERATION: ctx.run.iteration,
-            }
-            if emitter.openinference:
-                first.update(kind_of(names.EXECUTE_TOOL))
-            work = cls(emitter, words.name, SpanKind.INTERNAL, first)
-            work._arguments = call.arguments
-            work._trace = trace
-            work._words = words
-            trace.open.append(work)
-            # A tool that calls a server reports the request here, and need not import this module.
-            key = f"hookline.call:{trace.chat_id}:{call.id}"
-            if emitter.metered or not work.quiet:
-                work.context = set_value(key, work.tell, work.context)
-                attach(work.context)
-            return work
+            return cls(emitter, trace, ctx)
         except Exception as exc:
             report("a tool call could not be traced", exc)
             return None
 
     def tell(self, attributes: Mapping[str, Any], seconds: float) -> None:
         """Record a request to an MCP server, as reported by the tool."""
-        try:
+        with FailureReport("a request to an MCP server could not be traced"):
             self.attributes.update(
                 {key: value for key, value in attributes.items() if key != names.ERROR_TYPE}
             )
@@ -79,15 +75,13 @@ class ToolCallSpan(Operation):
                     names.TOOL_NAME: self._words.tool.name,
                 }
                 self.emitter.instruments.mcp_duration.record(seconds, labels, self.context)
-        except Exception as exc:
-            report("a request to an MCP server could not be traced", exc)
 
     def finished(self, result: ToolResult | ToolFailure) -> None:
         """End the span with a result, or with a failure that the model sees."""
         try:
             emitter = self.emitter
             if isinstance(result, ToolResult):
-                if emitter.shows and self.span.is_recording():
+                if emitter.content.spans and self.span.is_recording():
                     text = as_json(emitter.content.data(result.value))
                     self.attributes[names.RESULT] = text
                     if emitter.openinference:
@@ -101,7 +95,9 @@ class ToolCallSpan(Operation):
                 return
             error = names.identifier(result.type) if exc is None else names.error_type(exc)
             self._end(
-                time_ns(), error, emitter.content.text(result.message) if emitter.shows else None
+                time_ns(),
+                error,
+                emitter.content.text(result.message) if emitter.content.spans else None,
             )
         except Exception as exc:
             report("a tool call could not be traced to its end", exc)
@@ -110,7 +106,7 @@ class ToolCallSpan(Operation):
     def close(self, at: int, error: str, exc: BaseException | None = None) -> None:
         """End the span without a result."""
         text = None
-        if exc is not None and self.emitter.shows:
+        if exc is not None and self.emitter.content.spans:
             text = self.emitter.content.text(text_of(exc))
         self._end(at, error, text)
 
@@ -119,8 +115,8 @@ class ToolCallSpan(Operation):
             return
         emitter, trace = self.emitter, self._trace
         trace.open.remove(self)
-        trace.sums.tool_calls += 1
-        if emitter.shows and self.span.is_recording():
+        trace.tool_calls += 1
+        if emitter.content.spans and self.span.is_recording():
             arguments = as_json(emitter.content.data(self._arguments))
             self.attributes[names.ARGUMENTS] = arguments
             if emitter.openinference:

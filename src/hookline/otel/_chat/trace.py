@@ -14,7 +14,7 @@ from hookline import History, Message, ModelRequest, Run, Tool, Usage, UserMessa
 from hookline.otel._chat.attributes import ModelWords, ToolWords, hook_labels, parameters
 from hookline.otel._chat.links import Links
 from hookline.otel._conventions import names
-from hookline.otel._emit.own_failures import report
+from hookline.otel._emit.own_failures import FailureReport
 from hookline.otel._emit.spans import Operation
 
 
@@ -30,45 +30,8 @@ class Work(Protocol):
         ...
 
 
-class Sums:
-    """The totals of a chat."""
-
-    __slots__ = ("cost", "model_calls", "reader_wait", "tool_calls")
-
-    def __init__(self) -> None:
-        self.model_calls = 0
-        self.tool_calls = 0
-        self.reader_wait = 0.0  # seconds that model calls waited for the reader of the stream
-        self.cost: float | None = None  # None if no price is known
-
-
 class Trace:
     """The tracing state of one chat."""
-
-    __slots__ = (
-        "_base",
-        "_recorded",
-        "_scanned",
-        "agent",
-        "chat_id",
-        "common",
-        "cut",
-        "deltas",
-        "fresh",
-        "links",
-        "model",
-        "op",
-        "open",
-        "outcome",
-        "reason",
-        "run",
-        "sums",
-        "system",
-        "tool_words",
-        "tools",
-        "usage",
-        "words",
-    )
 
     def __init__(self, run: Run[Any], op: Operation, common: dict[str, Any]) -> None:
         self.run = run
@@ -77,7 +40,10 @@ class Trace:
         self.common = common  # the attributes of each span
         self.op = op
         self.links = Links(op)
-        self.sums = Sums()
+        self.model_calls = 0
+        self.tool_calls = 0
+        self.reader_wait = 0.0  # seconds that model calls waited for the reader of the stream
+        self.cost: float | None = None  # None if no price is known
         self.open: list[Work] = []
         self.cut: list[tuple[Work, int]] = []
         self.fresh = True  # no model has been called yet
@@ -116,11 +82,8 @@ class Trace:
             self._close(work, time_ns())
 
     def _close(self, work: Work, at: int) -> None:
-        try:
+        with FailureReport("a call could not be traced to its end", work.drop):
             work.close(at, names.OTHER if self.reason in names.READER_GONE else names.CANCELLED)
-        except Exception as exc:
-            report("a call could not be traced to its end", exc)
-            work.drop()
 
     # ── the words ───────────────────────────────────────────────────────────────────────────
 

@@ -8,9 +8,8 @@ versions; all other names are the same in each.
 from __future__ import annotations
 
 import re
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from hookline import Settings
 from hookline.errors import HooklineError
 
 # ── attributes ──────────────────────────────────────────────────────────────────────────────
@@ -185,14 +184,3 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}")
 def identifier(text: str) -> str:
     """Return a short name unchanged; any other text may be content, and becomes `_OTHER`."""
     return text if _IDENTIFIER.fullmatch(text) else OTHER
-
-
-def parameters(settings: Settings) -> dict[str, Any]:
-    """Return the numeric settings of a request as attributes."""
-    values: dict[str, Any] = {
-        "gen_ai.request.temperature": settings.temperature,
-        "gen_ai.request.top_p": settings.top_p,
-        "gen_ai.request.max_tokens": settings.max_tokens,
-        "gen_ai.request.seed": settings.seed,
-    }
-    return {name: value for name, value in values.items() if value is not None}

@@ -19,7 +19,6 @@ from hookline import (
     File,
     Image,
     Message,
-    ModelResponse,
     Reasoning,
     Source,
     Text,
@@ -28,6 +27,7 @@ from hookline import (
     ToolMessage,
     UserMessage,
 )
+from hookline.models import FinishReason
 from hookline.otel._conventions.names import FINISHED, whole
 from hookline.otel._emit.own_failures import report
 
@@ -53,7 +53,6 @@ class Content:
     ) -> None:
         self.spans = capture in ("span_only", "span_and_event")
         self.events = capture in ("event_only", "span_and_event")
-        self.enabled = self.spans or self.events
         self._redact = redact
         self._size = size
         self._most = most  # the most bytes of an attribute
@@ -169,22 +168,13 @@ class Content:
         """Convert messages, in the order of the request."""
         return [self._fitting(partial(self._message, message)) for message in messages]
 
-    def answer(self, response: ModelResponse) -> list[Part]:
-        """Convert the model's answer, as the only choice."""
-        reason = FINISHED[response.finish_reason]
+    def answer(self, parts: Sequence[object], finish_reason: FinishReason) -> list[Part]:
+        """Convert the answer of a model or of a chat, as the only choice."""
+        reason = FINISHED[finish_reason]
 
         def write(size: int) -> Part:
-            parts = self._parts(response.parts, [size])
-            return {"role": "assistant", "parts": parts, "finish_reason": reason}
-
-        return [self._fitting(write)]
-
-    def whole_answer(self, text: str, finish_reason: str) -> list[Part]:
-        """Convert the answer of a whole chat."""
-
-        def write(size: int) -> Part:
-            part = {"type": "text", "content": self._cut(text, [size])}
-            return {"role": "assistant", "parts": [part], "finish_reason": finish_reason}
+            written = self._parts(parts, [size])
+            return {"role": "assistant", "parts": written, "finish_reason": reason}
 
         return [self._fitting(write)]
 

@@ -4,112 +4,94 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from opentelemetry.baggage import get_all, set_baggage
 from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, Tracer, get_current_span, set_span_in_context
 
-from hookline import HookBus, Run, Usage
-from hookline.models import PriceFunction
+from hookline import HookBus, ModelRequest, Run, Usage
+from hookline.models import PrefixMeter, PriceFunction
 from hookline.otel._conventions import names
 from hookline.otel._conventions.names import Semconv
 from hookline.otel._emit.content import Content
 from hookline.otel._emit.log_events import Events
 from hookline.otel._emit.metrics import Instruments
-from hookline.otel._emit.own_failures import report
-from hookline.otel._emit.prefix_share import Prefixes
+from hookline.otel._emit.own_failures import FailureReport
 
 Attributes = Mapping[str, Any] | Callable[[Run[Any]], Mapping[str, Any]]
 """Additional attributes of every span: a mapping, or a function of the chat."""
 MAX_ENDED: Final = 1_024  # the most ended chats that can still be evaluated
 
 
-class Source(Protocol):
-    """Provides the hooks that trace a chat."""
-
-    def bus_for_chat(self, keys: Collection[object]) -> HookBus[Any] | None: ...
+CONVERSATIONS: Final = 1000  # the most conversations whose last request is remembered
 
 
+class Prefixes:
+    """How much of each request equals the one before: a meter for each conversation and agent."""
+
+    def __init__(self) -> None:
+        self._meters: OrderedDict[tuple[str, str], PrefixMeter] = OrderedDict()
+
+    def share(self, run: Run[Any], request: ModelRequest) -> float | None:
+        """Return the part of the request that equals the start of the one before; None for the
+        first request."""
+        key = (run.conversation_id or run.chat_id, run.agent)
+        meter = self._meters.setdefault(key, PrefixMeter())
+        self._meters.move_to_end(key)
+        if len(self._meters) > CONVERSATIONS:
+            self._meters.popitem(last=False)
+        prefix = meter.measure(request)
+        return None if prefix is None else prefix.share
+
+
+@dataclass(eq=False, kw_only=True)
 class Emitter:
     """A tracer, instruments and a logger, with the options for recording."""
 
-    __slots__ = (
-        "_attributes",
-        "_price",
-        "by_parent",
-        "content",
-        "details",
-        "ended_chats",
-        "events",
-        "full",
-        "instruments",
-        "metered",
-        "openinference",
-        "prefixes",
-        "semconv",
-        "shows",
-        "source",
-        "tracer",
-        "writes",
-    )
+    tracer: Tracer
+    instruments: Instruments
+    events: Events
+    content: Content
+    semconv: Semconv
+    metered: bool  # whether metrics are exported
+    details: bool  # whether each model call emits an event
+    full: bool  # whether each model call records the whole history
+    openinference: bool  # whether spans have OpenInference attributes, too
+    price_function: PriceFunction | None
+    own_attributes: Attributes | None  # of the application
+    bus_for_chat: Callable[[Collection[object]], HookBus[Any]] = field(init=False)
 
-    source: Source  # provides the hooks that use this emitter
-
-    def __init__(
-        self,
-        tracer: Tracer,
-        instruments: Instruments,
-        events: Events,
-        content: Content,
-        *,
-        semconv: Semconv,
-        metered: bool,
-        details: bool,
-        full: bool,
-        openinference: bool,
-        price: PriceFunction | None,
-        attributes: Attributes | None,
-    ) -> None:
-        self.tracer = tracer
+    def __post_init__(self) -> None:
         self.prefixes = Prefixes()
-        self.instruments = instruments
-        self.events = events
-        self.content = content
-        self.semconv = semconv
-        self.metered = metered  # whether metrics are exported
-        self.details = details  # whether each model call emits an event
-        self.full = full  # whether each model call records the whole history
-        self.openinference = openinference  # whether spans have OpenInference attributes, too
-        self.shows = content.spans  # whether spans have content
-        self.writes = details or content.enabled  # whether calls record content or events
-        self.by_parent = _by_parent(tracer)  # whether children of unsampled spans are never sampled
+        # whether calls record content or events
+        self.writes = self.details or self.content.spans or self.content.events
+        self.by_parent = _by_parent(self.tracer)  # whether no child of an unsampled span is sampled
         self.ended_chats: OrderedDict[str, Context] = OrderedDict()  # ended chats, by id
-        self._price = price
-        self._attributes = attributes
 
     def price(self, model: str, answered_by: str | None, usage: Usage) -> float | None:
         """Return the cost of a call, by the name of the answering or the requested model."""
-        if self._price is None:
+        if self.price_function is None:
             return None
-        try:
-            price = self._price(answered_by, usage) if answered_by else None
-            price = self._price(model, usage) if price is None else price
+        with FailureReport(
+            "price= raised or returned no number, so no cost is recorded for a model call"
+        ):
+            price = self.price_function(answered_by, usage) if answered_by else None
+            price = self.price_function(model, usage) if price is None else price
             cost = None if price is None else float(price)  # a Decimal would lose its whole batch
             return cost if cost is None or isfinite(cost) else None
-        except Exception as exc:
-            report(
-                "price= raised or returned no number, so no cost is recorded for a model call", exc
-            )
-            return None
+        return None
 
     def attributes(self, run: Run[Any]) -> dict[str, Any]:
         """Return the application's attributes for the spans of this chat."""
-        attributes = self._attributes
+        attributes = self.own_attributes
         if attributes is None:
             return {}
-        try:
+        with FailureReport(
+            "attributes= raised or is not a dict, so the spans lack these attributes"
+        ):
             values = attributes(run) if callable(attributes) else attributes
             return {
                 names.whole(str(key)): self.content.word(value)
@@ -118,9 +100,7 @@ class Emitter:
                 for key, value in values.items()
                 if value is not None
             }
-        except Exception as exc:
-            report("attributes= raised or is not a dict, so the spans lack these attributes", exc)
-            return {}
+        return {}
 
     def keep(self, chat_id: str, context: Context) -> None:
         """Keep the ids and the baggage of an ended chat, for later evaluation.

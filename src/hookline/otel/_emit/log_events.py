@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from opentelemetry.context import Context
 
-from hookline.otel._emit.own_failures import report
+from hookline.otel._emit.own_failures import FailureReport, report
 
 Severity = Literal["DEBUG", "INFO", "WARN"]
 
@@ -21,15 +21,12 @@ class Events:
 
     def __init__(self, provider: Any, version: str, schema: str | None) -> None:
         self._logger: Any = None
-        self._record: Any = None
-        self._severities: Any = None
         try:
             from opentelemetry import _logs
         except ImportError as exc:
             report("opentelemetry has no log API, so there are no events", exc)
             return
-        self._record = _logs.LogRecord
-        self._severities = _logs.SeverityNumber
+        self._api: Any = _logs
         self._logger = _logs.get_logger("hookline", version, provider, schema_url=schema)
 
     def emit(
@@ -38,14 +35,12 @@ class Events:
         """Emit one event. A failure is only reported."""
         if self._logger is None:
             return
-        try:
-            record = self._record(
+        with FailureReport("an event could not be emitted"):
+            record = self._api.LogRecord(
                 event_name=name,
-                severity_number=self._severities[severity],
+                severity_number=self._api.SeverityNumber[severity],
                 severity_text=severity,
                 attributes=dict(attributes),
                 context=context,
             )
             self._logger.emit(record)
-        except Exception as exc:
-            report("an event could not be emitted", exc)

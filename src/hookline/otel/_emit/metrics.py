@@ -45,78 +45,51 @@ class Points(NamedTuple):
 class Instruments:
     """One instrument per metric; disabled instruments record nothing."""
 
-    __slots__ = (
-        "_counters",
-        "_input",
-        "_output",
-        "_typed",
-        "agent_calls",
-        "agent_duration",
-        "agent_tools",
-        "chunk_time",
-        "cost",
-        "duration",
-        "first_chunk",
-        "hook_duration",
-        "mcp_duration",
-        "tool_duration",
-    )
-
     def __init__(self, meter: Meter, semconv: Semconv, *, core: bool) -> None:
         rest: Meter = NoOpMeter("hookline") if core else meter
 
-        def histogram(name: str, unit: str, buckets: Sequence[float], about: str) -> Histogram:
+        def histogram(
+            name: str, about: str, buckets: Sequence[float] = CLIENT_SECONDS, unit: str = "s"
+        ) -> Histogram:
             of = rest if name in _REST or name.endswith("chunk") else meter
             return of.create_histogram(
                 name, unit=unit, description=about, explicit_bucket_boundaries_advisory=buckets
             )
 
         calls = semconv.calls
-        self.duration = histogram(
-            f"{calls}.duration", "s", CLIENT_SECONDS, "Duration of a model call."
-        )
+        self.duration = histogram(f"{calls}.duration", "Duration of a model call.")
         self.first_chunk = histogram(
             f"{calls}.time_to_first_chunk",
-            "s",
-            CLIENT_SECONDS,
             "Time from a model call to the first chunk of its answer.",
         )
         self.chunk_time = histogram(
-            f"{calls}.time_per_output_chunk",
-            "s",
-            CLIENT_SECONDS,
-            "Mean time between the chunks of an answer.",
+            f"{calls}.time_per_output_chunk", "Mean time between the chunks of an answer."
         )
         self._tokens(meter, semconv, histogram)
         self.cost: Counter = meter.create_counter(
             "hookline.cost", unit="{currency}", description="Cost of model calls."
         )
         self.agent_duration = histogram(
-            "gen_ai.invoke_agent.duration", "s", AGENT_SECONDS, "Duration of a chat."
+            "gen_ai.invoke_agent.duration", "Duration of a chat.", AGENT_SECONDS
         )
         self.agent_calls = histogram(
             "gen_ai.invoke_agent.inference_calls",
-            "{inference_call}",
-            COUNTS,
             "Model calls of a chat, without those of sub-agents.",
+            COUNTS,
+            "{inference_call}",
         )
         self.agent_tools = histogram(
             "gen_ai.invoke_agent.tool_calls",
-            "{tool_call}",
-            COUNTS,
             "Tool calls of a chat, without those of sub-agents.",
+            COUNTS,
+            "{tool_call}",
         )
-        self.tool_duration = histogram(
-            "gen_ai.execute_tool.duration", "s", CLIENT_SECONDS, "Duration of a tool call."
-        )
+        self.tool_duration = histogram("gen_ai.execute_tool.duration", "Duration of a tool call.")
         self.mcp_duration = histogram(
-            "mcp.client.operation.duration",
-            "s",
-            MCP_SECONDS,
-            "Duration of a request to an MCP server.",
+            "mcp.client.operation.duration", "Duration of a request to an MCP server.", MCP_SECONDS
         )
         self.hook_duration = histogram(
-            "hookline.hook.duration", "s", HOOK_SECONDS, "Duration of a hook."
+            "hookline.hook.duration", "Duration of a hook.", HOOK_SECONDS
         )
 
     def _tokens(self, meter: Meter, semconv: Semconv, histogram: Any) -> None:
@@ -124,7 +97,7 @@ class Instruments:
         self._counters: list[tuple[Counter, str]] = []
         if semconv.typed_tokens:
             self._typed = histogram(
-                "gen_ai.client.token.usage", "{token}", TOKENS, "Tokens of a model call, by type."
+                "gen_ai.client.token.usage", "Tokens of a model call, by type.", TOKENS, "{token}"
             )
             return
         for name, field in _USAGE_FIELDS.items():
@@ -132,14 +105,15 @@ class Instruments:
                 f"gen_ai.client.inference.usage.{name}", unit="{token}", description="Tokens used."
             )
             self._counters.append((instrument, field))
-        for name in ("input", "output"):
-            instrument = histogram(
+        self._input, self._output = [
+            histogram(
                 f"gen_ai.client.inference.operation.{name}_tokens",
-                "{token}",
-                TOKENS,
                 f"The {name} tokens of a model call.",
+                TOKENS,
+                "{token}",
             )
-            setattr(self, f"_{name}", instrument)
+            for name in ("input", "output")
+        ]
 
     def record_tokens(self, usage: Usage, points: Points, context: Context) -> None:
         """Record the tokens of a model call."""
@@ -152,9 +126,6 @@ class Instruments:
         for counter, field in self._counters:
             if tokens := getattr(usage, field):
                 counter.add(tokens, points.modal, context)
-
-    _input: Histogram
-    _output: Histogram
 
 
 _USAGE_FIELDS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 _logger = logging.getLogger("hookline.otel")
 _kinds: set[str] = set()
@@ -15,3 +16,26 @@ def report(what: str, exc: BaseException | None = None) -> None:
     if exc is not None:
         what = f"{what}: {type(exc).__name__}"
     _logger.log(level, what)
+
+
+class FailureReport:
+    """Reports an exception of a `with` block, which then ends, and calls `repair`.
+
+    Where every call of a model or tool passes, a plain `try` with `report` is cheaper.
+    """
+
+    __slots__ = ("_repair", "_what")
+
+    def __init__(self, what: str, repair: Callable[[], None] | None = None) -> None:
+        self._what = what
+        self._repair = repair
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, exc: BaseException | None, trace: object) -> bool:
+        if not isinstance(exc, Exception):
+            return False
+        report(self._what, exc)
+        if self._repair is not None:
+            self._repair()
+        return True

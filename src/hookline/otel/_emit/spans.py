@@ -41,11 +41,11 @@ def innermost() -> Operation | None:
 class Place:
     """The current span of a task, to be restored."""
 
-    __slots__ = ("_context", "_inside")
+    __slots__ = ("context", "operation")
 
     def __init__(self) -> None:
-        self._context = get_current()
-        self._inside = _inside.get()
+        self.context = get_current()
+        self.operation = innermost()
 
     def restore(self, operation: Operation) -> None:
         """Leave a span that was entered since: the earlier span is current again.
@@ -53,24 +53,12 @@ class Place:
         Nothing happens in another task, or if the span is no longer the innermost one.
         """
         if _inside.get() is operation:
-            attach(self._context)
-            _inside.set(self._inside)
+            attach(self.context)
+            _inside.set(self.operation)
 
 
 class Operation:
     """An open span; all attributes except the first ones are set together, at its end."""
-
-    __slots__ = (
-        "_around",
-        "_before",
-        "attributes",
-        "closed",
-        "context",
-        "emitter",
-        "quiet",
-        "span",
-        "start",
-    )
 
     quiet: bool  # whether nothing below it is sampled
     span: Span
@@ -82,10 +70,9 @@ class Operation:
         self.closed = False
         self.quiet = False
         self.attributes: dict[str, Any] = {}
-        self._around = _inside.get()
-        before = self._before = get_current()
+        self._place = Place()
+        around, before = self._place.operation, self._place.context
         start = self.start = time_ns()
-        around = self._around
         unsampled = around is not None and around.quiet and around.emitter is emitter
         # Other code may have begun another trace inside of the span around this one.
         if around is not None and unsampled and before.get(_CURRENT) is around.span:
@@ -110,9 +97,7 @@ class Operation:
 
     def leave(self) -> None:
         """Stop being the current span."""
-        if _inside.get() is self:
-            attach(self._before)
-            _inside.set(self._around)
+        self._place.restore(self)
 
     def finish(self, at: int, error: str | None = None, text: str | None = None) -> None:
         """End the span."""

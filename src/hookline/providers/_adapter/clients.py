@@ -12,7 +12,7 @@ import importlib
 import importlib.util
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Sequence
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, ref
 
@@ -26,14 +26,11 @@ IDLE_TIMEOUT: Final = 300.0  # seconds: models may think for minutes without sen
 CONNECT_TIMEOUT: Final = 10.0
 
 
-class LoopClient(Generic[C]):
+class LoopClient(NamedTuple, Generic[C]):
     """A client that hookline created, with the generator that closes it at the end of its loop."""
 
-    __slots__ = ("client", "keeper")
-
-    def __init__(self, client: C, keeper: AsyncGenerator[None, None]) -> None:
-        self.client = client
-        self.keeper = keeper
+    client: C
+    keeper: AsyncGenerator[None, None]
 
 
 _shared_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, LoopClient[Any]]] = (

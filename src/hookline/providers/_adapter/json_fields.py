@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 import msgspec
@@ -34,6 +34,17 @@ def index_in(event: Mapping[str, Any], name: str = "index") -> int:
     if type(value) is not int:
         raise TypeError(f"{name} is a {type(value).__name__}")
     return value
+
+
+def list_in(holder: object, name: str) -> Sequence[Any]:
+    """Return the array in a field; empty if there is none."""
+    value = holder.get(name) if is_object(holder) else None
+    return value if is_list(value) else ()
+
+
+def objects_in(holder: object, name: str) -> list[dict[str, Any]]:
+    """Return the objects of the array in a field."""
+    return [item for item in list_in(holder, name) if is_object(item)]
 
 
 def count(usage: object, *path: str) -> int:

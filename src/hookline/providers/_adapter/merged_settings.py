@@ -91,3 +91,8 @@ def put(body: dict[str, Any], fields: Mapping[str, Any]) -> None:
             is_tuple = isinstance(value, tuple)
             # The value is Any, so its items may be anything, too.
             body[name] = list(value) if is_tuple else value  # pyright: ignore[reportUnknownArgumentType]
+
+
+def same_names(settings: Settings, *names: str) -> dict[str, Any]:
+    """Return the settings that have these names in the request, too."""
+    return {name: getattr(settings, name) for name in names}

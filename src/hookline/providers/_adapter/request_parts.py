@@ -13,7 +13,6 @@ from hookline import (
     Message,
     Settings,
     Text,
-    Tool,
     ToolMessage,
     UserMessage,
 )
@@ -35,23 +34,14 @@ def base64_text(data: bytes) -> str:
     return b64encode(data).decode("ascii")
 
 
-def data_url(part: Image | File) -> str:
-    """Return the part's bytes as a data URL."""
-    assert part.data is not None
-    return f"data:{part.media_type};base64,{base64_text(part.data)}"
-
-
 def location(part: Image | File, provider: str) -> str:
     """Return the URL of a part, or a data URL with its bytes."""
     if part.data is not None:
-        return data_url(part)
+        return f"data:{part.media_type};base64,{base64_text(part.data)}"
     if part.url is not None:
         return part.url
-    kind = type(part).__name__
-    raise BadRequestError(
-        f"{provider}: a part of type {kind} has neither data nor url; set one of them",
-        provider=provider,
-    )
+    what = f"a part of type {type(part).__name__} has neither data nor url"
+    raise refuse(provider, what, "set one of them")
 
 
 def refuse(provider: str, what: str, instead: str) -> BadRequestError:
@@ -94,9 +84,13 @@ def _images_message(pictures: Sequence[Image]) -> UserMessage:
     return UserMessage(parts=(Text("Images that you have made:"), *pictures))
 
 
-def functions(request: ModelRequest) -> list[Tool[..., Any]]:
-    """Return the tools that run in this process."""
-    return [tool for tool in request.tools if not isinstance(tool, ProviderTool)]
+def functions(request: ModelRequest, schema: str = "parameters") -> list[dict[str, Any]]:
+    """Describe the tools that run in this process; `schema` is the field for their parameters."""
+    return [
+        {"name": tool.name, "description": tool.description, schema: tool.parameters}
+        for tool in request.tools
+        if not isinstance(tool, ProviderTool)
+    ]
 
 
 def run_there(request: ModelRequest, provider: str) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import binascii
 import struct
 from base64 import b64decode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from mimetypes import guess_type
 from typing import Any, Final
 
@@ -33,8 +33,7 @@ class Attachments:
         *,
         url: str = "url",
         title: str = "title",
-        name: str = "filename",
-        meta: Mapping[str, Any] | None = None,
+        name: str = "",
     ) -> Iterable[Chunk]:
         """Return a source; each argument is the name of a field in `entry`, or "" for no field."""
         if not is_object(entry):
@@ -47,11 +46,10 @@ class Attachments:
             return
         self._keys.add(key)
         kind = guess_type(file)[0] if file is not None else None
-        own = dict(meta) if meta else None
-        yield SourceChunk(Source(url=where, title=heading, name=file, media_type=kind, meta=own))
+        yield SourceChunk(Source(url=where, title=heading, name=file, media_type=kind))
 
     def stored_file(
-        self, meta: Mapping[str, Any] | None, *, id: object, name: object = None
+        self, meta: dict[str, Any] | None, *, id: object, name: object = None
     ) -> Iterable[Chunk]:
         """Return a file that the provider created and stored; `meta` identifies the stored file."""
         file = _text(name)
@@ -59,7 +57,7 @@ class Attachments:
             return
         self._keys.add(("file", id))
         kind = (guess_type(file)[0] if file is not None else None) or UNKNOWN
-        yield FileChunk(File(media_type=kind, name=file, meta=dict(meta or {})))
+        yield FileChunk(File(media_type=kind, name=file, meta=meta))
 
 
 def _text(value: object) -> str | None:
@@ -69,12 +67,10 @@ def _text(value: object) -> str | None:
 # ── files ───────────────────────────────────────────────────────────────────────────────────
 
 
-def media_part(media_type: str, data: bytes, meta: Mapping[str, Any] | None = None) -> Image | File:
+def media_part(media_type: str, data: bytes, meta: dict[str, Any] | None = None) -> Image | File:
     """Return the image or file that a model generated."""
-    own = dict(meta) if meta else None
-    if media_type.startswith("image/"):
-        return Image(media_type=media_type, data=data, meta=own)
-    return File(media_type=media_type, data=data, meta=own)
+    kind = Image if media_type.startswith("image/") else File
+    return kind(media_type=media_type, data=data, meta=meta)
 
 
 def pictured(url: object, media_type: str = "image/png") -> Iterable[Chunk]:
@@ -108,7 +104,7 @@ class Sound:
         """Add a piece."""
         self._pieces.append(data)
 
-    def file(self, meta: Mapping[str, Any] | None = None) -> Iterable[Chunk]:
+    def file(self, meta: dict[str, Any] | None = None) -> Iterable[Chunk]:
         """Return the complete audio; nothing if no piece has arrived."""
         data, self._pieces = b"".join(self._pieces), []
         if not data:

@@ -7,7 +7,7 @@ the answer may not: such a schema is not strict, or is described in words.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 from hookline.providers._adapter.json_fields import is_list, is_object
@@ -126,8 +126,8 @@ def _repeats(schema: dict[str, Any]) -> bool:
     return bool(references)
 
 
-def _refs(schema: Any) -> Iterator[str]:
-    """Yield the names of the definitions that a schema refers to."""
+def _refs(schema: Any) -> list[str]:
+    """Return the names of the definitions that a schema refers to."""
     names: list[str] = []
 
     def look(part: dict[str, Any]) -> dict[str, Any]:
@@ -136,4 +136,4 @@ def _refs(schema: Any) -> Iterator[str]:
         return part
 
     mapped(schema, look)
-    yield from names
+    return names

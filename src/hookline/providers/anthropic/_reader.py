@@ -168,20 +168,20 @@ class MessagesReader:
         if citation.get("type") == "search_result_location":
             where = citation.get("source")
             of_the_web = isinstance(where, str) and where.startswith(("https://", "http://"))
-            return self._attachments.source(citation, url="source" if of_the_web else "", name="")
+            return self._attachments.source(citation, url="source" if of_the_web else "")
         title = "title" if citation.get("url") else "document_title"
-        return self._attachments.source(citation, title=title, name="")
+        return self._attachments.source(citation, title=title)
 
     def _tool_content(self, content: Any) -> Iterable[Chunk]:
         """Return the pages that a tool found or read, and the files that its code created."""
         if is_list(content):
             for item in content:
-                yield from self._attachments.source(item, name="")
+                yield from self._attachments.source(item)
         elif is_object(content):
             page = content.get("content")
             if content.get("type") == "web_fetch_result":
                 title = page.get("title") if is_object(page) else None
-                yield from self._attachments.source({**content, "title": title}, name="")
+                yield from self._attachments.source({**content, "title": title})
             for item in page if is_list(page) else ():
                 if is_object(item) and item.get("file_id"):
                     id = item["file_id"]

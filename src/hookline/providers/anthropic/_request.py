@@ -25,7 +25,7 @@ from hookline import (
 from hookline.models import ModelRequest
 from hookline.providers._adapter.ids import call_ids, call_name
 from hookline.providers._adapter.json_fields import own
-from hookline.providers._adapter.merged_settings import effective, put, with_extra
+from hookline.providers._adapter.merged_settings import effective, put, same_names, with_extra
 from hookline.providers._adapter.request_parts import (
     base64_text,
     choice,
@@ -112,10 +112,7 @@ def request_body(
     }
     if request.system:
         body["system"] = request.system
-    tools = [
-        {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
-        for tool in functions(request)
-    ]
+    tools = functions(request, "input_schema")
     put(body, {"tools": (*tools, *run_there(request, PROVIDER))})
     tool_choice = choice(settings, request)
     if tool_choice is None and tools and settings.parallel_tool_calls is False:
@@ -160,15 +157,11 @@ def _put_settings(body: dict[str, Any], settings: AnthropicSettings, form: Any) 
     put(
         body,
         {
-            "temperature": settings.temperature,
-            "top_p": settings.top_p,
-            "top_k": settings.top_k,
+            **same_names(settings, "temperature", "top_p", "top_k"),
+            **same_names(settings, "service_tier", "speed", "container"),
             "stop_sequences": settings.stop,
             "thinking": thinking,
             "output_config": output,
-            "service_tier": settings.service_tier,
-            "speed": settings.speed,
-            "container": settings.container,
             "metadata": {"user_id": settings.user_id} if settings.user_id else None,
         },
     )

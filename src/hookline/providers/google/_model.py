@@ -18,11 +18,11 @@ from hookline.providers._adapter.clients import (
     keys_of,
 )
 from hookline.providers._adapter.connection import Connection, Service
-from hookline.providers._adapter.errors.failures import Exchange, is_error
+from hookline.providers._adapter.errors.failures import Exchange
 from hookline.providers._adapter.http_limits import hooks, put_body
 from hookline.providers._adapter.json_fields import is_object
 from hookline.providers._adapter.request_parts import refuse
-from hookline.providers._adapter.streaming import relay, server_sent_events
+from hookline.providers._adapter.streaming import Body, relay, send_request
 from hookline.providers.google._reader import GeminiReader
 from hookline.providers.google._request import DEFAULTS, PROVIDER, GoogleSettings, request_body
 
@@ -53,6 +53,13 @@ class _Answer:
 
     async def close(self) -> None:
         await self._stream.aclose()
+
+    async def __aenter__(self) -> Body:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        with suppress(Exception):  # which would replace the cancellation
+            await self.close()
 
 
 async def _take_body(response: Any) -> None:
@@ -217,26 +224,12 @@ class GoogleModel:
                         mode="json", by_alias=True, exclude_none=True, exclude=_NOT_WIRE
                     )
         for answer in bodies:
-            async with aclosing(_read(answer, exchange)) as events:
+            async with aclosing(send_request(answer, exchange)) as events:
                 async for event in events:
                     yield event
 
     def __repr__(self) -> str:
         return f"<GoogleModel {self.name!r}>"
-
-
-async def _read(answer: _Answer, exchange: Exchange) -> AsyncGenerator[Any, None]:
-    """Yield the events of an answer as the SDK's would be; an error among them is raised."""
-    exchange.note_request_id(answer.headers)
-    try:
-        async with aclosing(server_sent_events(answer, exchange)) as events:
-            async for event in events:
-                if is_error(event):
-                    raise exchange.error(event)
-                yield event
-    finally:
-        with suppress(Exception):  # which would replace the cancellation
-            await answer.close()
 
 
 def _places(exc: Any) -> str:

@@ -17,9 +17,16 @@ from hookline.models import (
     TextChunk,
     ToolCallChunk,
 )
-from hookline.providers._adapter.errors.failures import Exchange
+from hookline.providers._adapter.errors.failures import Exchange, is_error
 from hookline.providers._adapter.ids import own_id
-from hookline.providers._adapter.json_fields import count, is_list, is_object, json_text, text_in
+from hookline.providers._adapter.json_fields import (
+    count,
+    is_object,
+    json_text,
+    list_in,
+    objects_in,
+    text_in,
+)
 from hookline.providers._adapter.response_files import (
     UNKNOWN,
     Attachments,
@@ -64,6 +71,8 @@ class GeminiReader:
         return self._reason is not None
 
     def take(self, event: Any, /) -> Iterable[Chunk]:
+        if is_error(event):
+            raise self._exchange.error(event)
         feedback = event.get("promptFeedback")
         if is_object(feedback) and feedback.get("blockReason"):
             why = text_in(feedback, "blockReason")
@@ -114,21 +123,18 @@ class GeminiReader:
         )
 
     def _sources(self) -> Iterable[Chunk]:
-        grounding = self._grounding if is_object(self._grounding) else {}
-        for item in _list(grounding, "groundingChunks"):
-            if is_object(item):
-                yield from self._attachments.source(item.get("web"), url="uri", name="")
-                yield from self._attachments.source(
-                    item.get("retrievedContext"), url="uri", name=""
-                )
-                yield from self._attachments.source(item.get("maps"), url="uri", name="")
-                yield from self._attachments.source(item.get("image"), url="sourceUri", name="")
-        for item in _list(self._read, "urlMetadata"):
-            if is_object(item) and item.get("urlRetrievalStatus") in (None, READ):
-                yield from self._attachments.source(item, url="retrievedUrl", title="", name="")
-        # The API and Vertex AI have different names for the same list.
-        for item in (*_list(self._quoted, "citations"), *_list(self._quoted, "citationSources")):
-            yield from self._attachments.source(item, url="uri", name="")
+        source = self._attachments.source
+        for item in objects_in(self._grounding, "groundingChunks"):
+            yield from source(item.get("web"), url="uri")
+            yield from source(item.get("retrievedContext"), url="uri")
+            yield from source(item.get("maps"), url="uri")
+            yield from source(item.get("image"), url="sourceUri")
+        for item in objects_in(self._read, "urlMetadata"):
+            if item.get("urlRetrievalStatus") in (None, READ):
+                yield from source(item, url="retrievedUrl", title="")
+        for name in ("citations", "citationSources"):  # of the API, and of Vertex AI
+            for item in list_in(self._quoted, name):
+                yield from source(item, url="uri")
 
     def _sounded(self) -> Iterable[Chunk]:
         """Return the collected audio, which is complete."""
@@ -190,11 +196,6 @@ class GeminiReader:
             arguments=json_text(call.get("args") or {}),
             meta=self._exchange.meta(own),
         )
-
-
-def _list(holder: object, name: str) -> Iterable[Any]:
-    value = holder.get(name) if is_object(holder) else None
-    return value if is_list(value) else ()
 
 
 def usage_of(usage: object) -> Usage | None:

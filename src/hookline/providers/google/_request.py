@@ -27,11 +27,11 @@ from hookline import (
 from hookline.models import ModelRequest
 from hookline.providers._adapter.ids import call_ids, call_name
 from hookline.providers._adapter.json_fields import is_object, own
-from hookline.providers._adapter.merged_settings import effective, put, with_extra
+from hookline.providers._adapter.merged_settings import effective, put, same_names, with_extra
 from hookline.providers._adapter.request_parts import (
     choice,
     functions,
-    refuse,
+    location,
     run_there,
     showing,
     user_parts,
@@ -95,14 +95,7 @@ def request_body(
     config: dict[str, Any] = {"automatic_function_calling": {"disable": True}}
     if request.system:
         config["system_instruction"] = request.system
-    declared = [
-        {
-            "name": tool.name,
-            "description": tool.description,
-            "parameters_json_schema": tool.parameters,
-        }
-        for tool in functions(request)
-    ]
+    declared = functions(request, "parameters_json_schema")
     ours = ({"function_declarations": declared},) if declared else ()
     put(config, {"tools": (*ours, *run_there(request, PROVIDER))})
     tool_choice = choice(settings, request)
@@ -138,23 +131,15 @@ def _put_settings(config: dict[str, Any], settings: GoogleSettings) -> None:
     put(
         config,
         {
-            "temperature": settings.temperature,
-            "top_p": settings.top_p,
-            "top_k": settings.top_k,
+            **same_names(settings, "temperature", "top_p", "top_k", "seed", "cached_content"),
+            **same_names(settings, "frequency_penalty", "presence_penalty", "logprobs"),
+            **same_names(settings, "media_resolution", "service_tier", "labels"),
             "max_output_tokens": settings.max_tokens,
             "stop_sequences": settings.stop,
-            "seed": settings.seed,
             "thinking_config": thinking,
-            "cached_content": settings.cached_content,
-            "frequency_penalty": settings.frequency_penalty,
-            "presence_penalty": settings.presence_penalty,
             "response_logprobs": settings.logprobs is not None or None,
-            "logprobs": settings.logprobs,
             "safety_settings": tuple({"category": c, "threshold": t} for c, t in safety),
             "response_modalities": settings.modalities,
-            "media_resolution": settings.media_resolution,
-            "service_tier": settings.service_tier,
-            "labels": settings.labels,
             "http_options": {"headers": settings.headers} if settings.headers else None,
         },
     )
@@ -242,7 +227,4 @@ def _part(part: Text | Image | File) -> dict[str, Any]:
         return {"text": part.text}
     if part.data is not None:
         return {"inline_data": {"mime_type": part.media_type, "data": part.data}}
-    if part.url is None:
-        what = f"a part of type {type(part).__name__} has neither data nor url"
-        raise refuse(PROVIDER, what, "set one of them")
-    return {"file_data": {"mime_type": part.media_type, "file_uri": part.url}}
+    return {"file_data": {"mime_type": part.media_type, "file_uri": location(part, PROVIDER)}}

@@ -36,7 +36,7 @@ SERVICE: Final = Service(
         *("openai", "openai.resources.responses.responses"),
         "openai.resources.chat.completions.completions",
     ),
-    url="https://api.openai.com",
+    url="https://api.openai.com/v1",
     host="openai.com",
     keys=("OPENAI_API_KEY",),
     address="OPENAI_BASE_URL",

@@ -24,6 +24,7 @@ from hookline.providers._adapter.json_fields import (
     is_list,
     is_object,
     json_text,
+    list_in,
     text_in,
 )
 from hookline.providers._adapter.response_files import Attachments, decoded, media_part, pictured
@@ -133,7 +134,7 @@ class ResponsesReader:
         return self._record(kind, item)
 
     def _reasoning_done(self, item: dict[str, Any], index: int) -> Iterable[Chunk]:
-        texts = [text_in(entry, "text") for entry in _list(item, "summary")]
+        texts = [text_in(entry, "text") for entry in list_in(item, "summary")]
         if any(texts) and index not in self._thoughts:
             yield ReasoningChunk("\n\n".join(texts))
         sealed = text_in(item, "encrypted_content")
@@ -154,18 +155,18 @@ class ResponsesReader:
         yield PartEndChunk("reasoning", self._exchange.meta({"item": record}))
         action = item.get("action")
         if kind == "web_search_call" and is_object(action):
-            for page in (*_list(action, "sources"), action):
-                yield from self._attachments.source(page, title="", name="")
+            for page in (*list_in(action, "sources"), action):
+                yield from self._attachments.source(page, title="")
         elif kind == "file_search_call":
-            for value in _list(item, "results"):
-                yield from self._attachments.source(value, url="", title="")
+            for value in list_in(item, "results"):
+                yield from self._attachments.source(value, url="", title="", name="filename")
         elif kind == "code_interpreter_call":
-            for value in _list(item, "outputs"):
+            for value in list_in(item, "outputs"):
                 yield from pictured(value.get("url") if is_object(value) else None)
 
     def _message_done(self, item: dict[str, Any], index: int) -> Iterable[Chunk]:
         if not any(place in (index, None) for place, _ in self._texts):  # the item came whole
-            for part in _list(item, "content"):
+            for part in list_in(item, "content"):
                 if is_object(part) and part.get("type") in ("output_text", "refusal"):
                     whole = {**part, "type": f"response.{part['type']}", "output_index": index}
                     yield from self._text(whole, "text" if "text" in part else "refusal")
@@ -173,7 +174,9 @@ class ResponsesReader:
         if own.get("id"):
             self._messages.append(own)
         notes = [
-            note for content in item.get("content") or () for note in _list(content, "annotations")
+            note
+            for content in item.get("content") or ()
+            for note in list_in(content, "annotations")
         ]
         yield PartEndChunk("text", self._exchange.meta({"annotations": notes} if notes else {}))
         for note in notes:
@@ -183,9 +186,9 @@ class ResponsesReader:
         """Return the source that a text cites, or the file that it mentions."""
         kind = note.get("type") if is_object(note) else None
         if kind == "url_citation":
-            return self._attachments.source(note, name="")
+            return self._attachments.source(note)
         if kind == "file_citation":
-            return self._attachments.source(note, url="", title="")
+            return self._attachments.source(note, url="", title="", name="filename")
         if kind == "container_file_citation":
             where = {name: note.get(name) for name in ("container_id", "file_id")}
             id, name = note.get("file_id"), note.get("filename")
@@ -228,11 +231,6 @@ class ResponsesReader:
         "response.failed": _failed,
         "error": _failed,
     }
-
-
-def _list(holder: object, name: str) -> Iterable[Any]:
-    value = holder.get(name) if is_object(holder) else None
-    return value if is_list(value) else ()
 
 
 def usage_of(usage: object) -> Usage | None:

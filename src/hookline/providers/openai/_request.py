@@ -25,7 +25,7 @@ from hookline import (
 from hookline.models import ModelRequest, OutputSchema
 from hookline.providers._adapter.ids import call_ids, call_name
 from hookline.providers._adapter.json_fields import json_text, own
-from hookline.providers._adapter.merged_settings import effective, put, with_extra
+from hookline.providers._adapter.merged_settings import effective, put, same_names, with_extra
 from hookline.providers._adapter.request_parts import (
     base64_text,
     choice,
@@ -122,16 +122,7 @@ def request_body(
     }
     if request.system:
         body["instructions"] = request.system
-    tools = [
-        {
-            "type": "function",
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": tool.parameters,
-            "strict": False,
-        }
-        for tool in functions(request)
-    ]
+    tools = [{"type": "function", **tool, "strict": False} for tool in functions(request)]
     put(body, {"tools": (*tools, *run_there(request, PROVIDER))})
     tool_choice = choice(settings, request)
     if tool_choice is not None:
@@ -157,21 +148,15 @@ def _put_settings(body: dict[str, Any], settings: OpenAISettings, request: Model
     put(
         body,
         {
-            "temperature": settings.temperature,
-            "top_p": settings.top_p,
+            **same_names(settings, "temperature", "top_p", "top_logprobs", "service_tier"),
+            **same_names(settings, "max_tool_calls", "truncation", "metadata", "safety_identifier"),
+            "prompt_cache_key": settings.cache_key,
+            "prompt_cache_retention": settings.cache_retention,
+            "parallel_tool_calls": settings.parallel_tool_calls if request.tools else None,
             "max_output_tokens": settings.max_tokens,
             "reasoning": reasoning,
             "text": text,
             "include": tuple(include),
-            "service_tier": settings.service_tier,
-            "prompt_cache_key": settings.cache_key,
-            "prompt_cache_retention": settings.cache_retention,
-            "top_logprobs": settings.top_logprobs,
-            "parallel_tool_calls": settings.parallel_tool_calls if request.tools else None,
-            "max_tool_calls": settings.max_tool_calls,
-            "truncation": settings.truncation,
-            "metadata": settings.metadata,
-            "safety_identifier": settings.safety_identifier,
         },
     )
 

@@ -23,7 +23,15 @@ from hookline.models import (
 )
 from hookline.providers._adapter.errors.failures import Exchange, is_error
 from hookline.providers._adapter.ids import own_id
-from hookline.providers._adapter.json_fields import count, is_list, is_object, json_text, text_in
+from hookline.providers._adapter.json_fields import (
+    count,
+    is_list,
+    is_object,
+    json_text,
+    list_in,
+    objects_in,
+    text_in,
+)
 from hookline.providers._adapter.response_files import Attachments, Sound, decoded, pictured
 from hookline.providers.openai_chat._request import META, THOUGHTS
 from hookline.providers.openai_chat._think_tags import ThinkTags
@@ -140,31 +148,25 @@ class ChatReader:
     def _sources_and_media(self) -> Iterable[Chunk]:
         """Return the citations of the answer, and the media generated with its text."""
         for note in self._notes:
-            yield from self._attachments.source(note.get("url_citation") or note, name="")
+            yield from self._attachments.source(note.get("url_citation") or note)
         for entry in self._cited.get("search_results") or ():
-            yield from self._attachments.source(entry, name="")
+            yield from self._attachments.source(entry)
         for entry in self._cited.get("citations") or ():
-            yield from self._attachments.source(
-                entry if is_object(entry) else {"url": entry}, name=""
-            )
+            yield from self._attachments.source(entry if is_object(entry) else {"url": entry})
         yield from self._sound.file(self._exchange.meta({"id": self._voice} if self._voice else {}))
         for url in self._pictures:
             yield from pictured(url)
 
     def _other_fields(self, delta: dict[str, Any]) -> Iterable[Chunk]:
         """Read the fields next to the content: annotations, audio with its transcript, images."""
-        notes = delta.get("annotations")
-        self._notes += (
-            [entry for entry in notes or () if is_object(entry)] if is_list(notes) else []
-        )
+        self._notes += objects_in(delta, "annotations")
         sound = delta.get("audio")
         if is_object(sound):
             self._voice = text_in(sound, "id") or self._voice
             self._sound.add(decoded(text_in(sound, "data")))
             if transcript := text_in(sound, "transcript"):
                 yield from self._text(transcript)
-        images = delta.get("images")
-        for entry in images if is_list(images) else ():
+        for entry in list_in(delta, "images"):
             place = entry.get("image_url") if is_object(entry) else None
             self._pictures.append(place.get("url") if is_object(place) else place)
 

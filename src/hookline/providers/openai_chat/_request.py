@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
+import msgspec
+
 from hookline import (
     AssistantMessage,
     File,
@@ -26,7 +28,7 @@ from hookline import (
 from hookline.models import ModelRequest
 from hookline.providers._adapter.ids import USUAL, call_ids, call_name
 from hookline.providers._adapter.json_fields import json_text, own
-from hookline.providers._adapter.merged_settings import effective, put, with_extra
+from hookline.providers._adapter.merged_settings import effective, put, same_names, with_extra
 from hookline.providers._adapter.request_parts import (
     base64_text,
     choice,
@@ -89,29 +91,21 @@ def sound_of(settings: OpenAIChatSettings) -> str:
     return "audio/" + {"pcm16": "pcm", "mp3": "mpeg"}.get(form, form)
 
 
-class Dialect:
+class Dialect(msgspec.Struct, frozen=True):
     """The differences between one server's Chat Completions and OpenAI's."""
 
-    __slots__ = ("ids", "limit", "name", "required", "seed", "usage", "video")
-
-    def __init__(
-        self,
-        name: str = META,
-        *,
-        limit: str = "max_tokens",
-        usage: bool = True,
-        seed: str = "seed",
-        required: str = "required",
-        ids: re.Pattern[str] = USUAL,
-        video: bool = True,
-    ) -> None:
-        self.name = name  # used in Settings.extra, and in errors before anything is sent
-        self.limit = limit  # the field for the token limit
-        self.usage = usage  # whether the usage must be requested
-        self.seed = seed
-        self.required = required  # the value for "some tool must be called"
-        self.ids = ids
-        self.video = video  # whether the server accepts video_url, unlike OpenAI
+    name: str = META
+    """Used in Settings.extra, and in errors before anything is sent."""
+    limit: str = "max_tokens"
+    """The field for the token limit."""
+    usage: bool = True
+    """Whether the usage must be requested."""
+    seed: str = "seed"
+    required: str = "required"
+    """The value for "some tool must be called"."""
+    ids: re.Pattern[str] = USUAL
+    video: bool = True
+    """Whether the server accepts video_url, unlike OpenAI."""
 
 
 PLAIN: Final = Dialect()
@@ -136,17 +130,7 @@ def request_body(
     }
     if dialect.usage:
         body["stream_options"] = {"include_usage": True}
-    tools = [
-        {
-            "type": "function",
-            "function": {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.parameters,
-            },
-        }
-        for tool in functions(request)
-    ]
+    tools = [{"type": "function", "function": tool} for tool in functions(request)]
     put(body, {"tools": (*tools, *run_there(request, dialect.name))})
     tool_choice = choice(settings, request)
     if tool_choice is not None:
@@ -167,26 +151,16 @@ def _put_settings(
     put(
         body,
         {
-            "temperature": settings.temperature,
-            "top_p": settings.top_p,
-            dialect.limit: settings.max_tokens,
-            "stop": settings.stop,
-            dialect.seed: settings.seed,
-            "reasoning_effort": settings.reasoning_effort,
-            "verbosity": settings.verbosity,
-            "service_tier": settings.service_tier,
+            **same_names(settings, "temperature", "top_p", "top_logprobs", "service_tier"),
+            **same_names(settings, "stop", "reasoning_effort", "verbosity", "logit_bias"),
+            **same_names(settings, "frequency_penalty", "presence_penalty"),
+            **same_names(settings, "modalities", "audio", "metadata", "safety_identifier"),
             "prompt_cache_key": settings.cache_key,
             "prompt_cache_retention": settings.cache_retention,
-            "logprobs": settings.top_logprobs is not None or None,
-            "top_logprobs": settings.top_logprobs,
-            "frequency_penalty": settings.frequency_penalty,
-            "presence_penalty": settings.presence_penalty,
-            "logit_bias": settings.logit_bias,
             "parallel_tool_calls": settings.parallel_tool_calls if request.tools else None,
-            "modalities": settings.modalities,
-            "audio": settings.audio,
-            "metadata": settings.metadata,
-            "safety_identifier": settings.safety_identifier,
+            dialect.limit: settings.max_tokens,
+            dialect.seed: settings.seed,
+            "logprobs": settings.top_logprobs is not None or None,
         },
     )
 

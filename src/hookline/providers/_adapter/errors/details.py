@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from unicodedata import category
 
-from hookline.providers._adapter.json_fields import is_list, is_object
+from hookline.providers._adapter.json_fields import objects_in
 
 MAX_TEXT: Final = 1_000
 _LOOKS_LIKE_A_KEY: Final = re.compile(r"\b(?:sk|pk|key|rk)-[\w*.-]{6,}|\bAIza[\w*-]{6,}")
@@ -19,11 +19,6 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)s")
 _TAGS: Final = re.compile(r"<(script|style)\b.*?(?:</\1>|\Z)|<[^<>]*>", re.IGNORECASE | re.DOTALL)
 PAGE: Final = re.compile(r"\s*<(?:!doctype|html|head|body|!--|\?xml)", re.IGNORECASE)
 _HEAD: Final = 16 * 1024  # characters of a text that are read
-
-
-def details_of(inner: Mapping[str, Any]) -> list[dict[str, Any]]:
-    details = inner.get("details")
-    return [detail for detail in details if is_object(detail)] if is_list(details) else []
 
 
 def first(headers: Mapping[str, str] | None, *names: str) -> str | None:
@@ -36,16 +31,12 @@ def first(headers: Mapping[str, str] | None, *names: str) -> str | None:
 
 def retry_after(headers: Mapping[str, str] | None) -> float | None:
     """Return how many seconds a service asks to wait; all known forms are read."""
-    millis = first(headers, "retry-after-ms")
+    millis = _number(first(headers, "retry-after-ms") or "")
     if millis is not None:
-        seconds = _number(millis)
-        if seconds is not None:
-            return seconds / 1000
-    text = first(headers, "retry-after")
-    if text is None:
-        return None
+        return millis / 1000
+    text = first(headers, "retry-after") or ""
     seconds = _number(text)
-    if seconds is not None:
+    if seconds is not None or not text:
         return seconds
     try:
         date = parsedate_to_datetime(text)
@@ -66,19 +57,11 @@ def _number(text: str) -> float | None:
 
 def retry_delay(inner: Mapping[str, Any]) -> float | None:
     """Return Google's waiting time: an error detail with a duration such as "34.07s"."""
-    for detail in details_of(inner):
+    for detail in objects_in(inner, "details"):
         match = _DURATION.fullmatch(str(detail.get("retryDelay")))
         if match:
             return float(match[1])
     return None
-
-
-def _plain(text: str) -> str:
-    """Replace line breaks and control characters, which could forge a line of a log, by spaces, and
-    remove marks that hide or reorder their neighbours.
-    """
-    text = "".join(_REPLACEMENTS.get(category(char), char) for char in text)
-    return " ".join(text.split())
 
 
 def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
@@ -87,7 +70,9 @@ def scrubbed(text: str, secrets: Iterable[str] = ()) -> str:
     """
     secrets = [secret for secret in secrets if len(secret) >= 4]
     rest = text[_HEAD:]
-    text = _plain(text[:_HEAD])
+    # Control characters could forge a line of a log; marks hide or reorder their neighbours.
+    text = "".join(_REPLACEMENTS.get(category(char), char) for char in text[:_HEAD])
+    text = " ".join(text.split())
     if rest:  # the end may be the beginning of a secret
         longest = max(map(len, secrets), default=0)
         text = text[: max(0, len(text) - longest)]

@@ -26,7 +26,6 @@ from hookline.errors import (
 )
 from hookline.providers._adapter.errors.details import (
     PAGE,
-    details_of,
     first,
     retry_after,
     retry_delay,
@@ -35,7 +34,7 @@ from hookline.providers._adapter.errors.details import (
 )
 from hookline.providers._adapter.errors.kinds import ADVICE, kind_of
 from hookline.providers._adapter.http_limits import REDIRECT
-from hookline.providers._adapter.json_fields import is_list, is_object
+from hookline.providers._adapter.json_fields import is_list, is_object, objects_in
 from hookline.providers._adapter.sse import EventTooLarge
 
 _NO_MESSAGE: Final = re.compile(r"Error code: \d+( - None)?")
@@ -159,7 +158,7 @@ def failure(exchange: Exchange, exc: BaseException) -> ModelError:
     """Convert an exception of an SDK."""
     if isinstance(exc, ModelError):
         return exc
-    where, provider, secrets = exchange.where, exchange.provider, exchange.secrets
+    where, provider = exchange.where, exchange.provider
     status = _status(exc)
     if status is not None:
         headers = getattr(getattr(exc, "response", None), "headers", None)
@@ -185,7 +184,7 @@ def failure(exchange: Exchange, exc: BaseException) -> ModelError:
     if names & {"TimeoutException", "APITimeoutError", "TimeoutError", "ServerTimeoutError"}:
         return exchange.silent(f"no data ({kind})")
     if names & {"TransportError", "APIConnectionError", "OSError", "ClientError", "StreamError"}:
-        why = _reason(exc, secrets)
+        why = _reason(exc, exchange.secrets)
         lasting = _lasting(names, why)
         advice = "check the address, its protocol and its certificate" if lasting else "try again"
         if provider == "ollama" and any(word in why.lower() for word in _REFUSED_CONNECTION):
@@ -218,7 +217,7 @@ def service_error(
     if status is None:
         status = _number_of(inner.get("code"))
     about = " ".join(map(str, filter(None, (*words, message))))
-    about += " ".join(str(detail.get("reason", "")) for detail in details_of(inner))
+    about += " ".join(str(detail.get("reason", "")) for detail in objects_in(inner, "details"))
     kind, retryable = kind_of(status, about)
     where = exchange.where if status is None else f"{exchange.where} ({status})"
     wait = retry_after(headers) or retry_delay(inner)

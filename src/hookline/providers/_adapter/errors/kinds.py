@@ -53,11 +53,6 @@ Kind: TypeAlias = tuple[type[ModelError], bool | None]
 
 def kind_of(status: int | None, about: str) -> Kind:
     """The error that the status and these words of the service stand for."""
-    return _kind_of_status(status, about) or _kind_of_words(status, about)
-
-
-def _kind_of_status(status: int | None, about: str) -> Kind | None:
-    """The error, if the status alone shows it."""
     if status in (401, 403):
         return (ContentRefusedError if _REFUSAL.search(about) else AuthenticationError), None
     if status == 402 or (status == 429 and _BROKE.search(about)):
@@ -70,23 +65,22 @@ def _kind_of_status(status: int | None, about: str) -> Kind | None:
         return BadRequestError, None
     if status in (408, 409) or (status is not None and status >= 500):
         return OverloadedError, None
-    return None
+    # An error event may come in a stream with a good status.
+    return _kind_of_words(about, accepted=status is None or status < 400)
 
 
-def _kind_of_words(status: int | None, about: str) -> Kind:
+def _kind_of_words(about: str, *, accepted: bool) -> Kind:
+    """`accepted`: the service accepted the request, which then failed."""
     if _REFUSAL.search(about):
         return ContentRefusedError, None
     if _CONTEXT.search(about):
         return ContextTooLongError, None
     if _KEYS.search(about):
         return AuthenticationError, None
-    if status is None or status < 400:  # an error event in a stream with a good status
-        if _BROKE.search(about):
-            return RateLimitError, False
-        if _RATES.search(about):
-            return RateLimitError, None
-        if _BUSY.search(about) or not _OURS.search(about):
-            return OverloadedError, None  # the service accepted the request, which then failed
-    elif _BROKE.search(about):
+    if _BROKE.search(about):
         return RateLimitError, False
+    if accepted and _RATES.search(about):
+        return RateLimitError, None
+    if accepted and (_BUSY.search(about) or not _OURS.search(about)):
+        return OverloadedError, None
     return BadRequestError, None
