@@ -14,12 +14,13 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
 from hookline import ChatRequest, ModelRequest, ModelResponse, Proceed, Run, Usage, define_hook
-from hookline.hooks._common import Hooks, PerChat
+from hookline.hooks._common import Add, Hooks, PerChat
 from hookline.models import Prefix, PrefixMeter
 from hookline.points import AroundRequest, OnHook, check_number
 
@@ -257,20 +258,10 @@ def watch_prefix(
     check_number("tokens", tokens, whole=True)
     watcher = _Watcher(tokens, report)
 
-    def hook(point: Any, function: Any, priority: int = 0) -> Any:
-        return define_hook(
-            point,
-            function,
-            name=NAME,
-            priority=priority,
-            on_error="log",
-            inherit=inherit,
-            required=required,
-        )
-
+    add: Add = partial(define_hook, name=NAME, inherit=inherit, required=required)
     return (
-        define_hook("onHook", watcher.on_hook, name=NAME, inherit=inherit, required=required),
-        hook("aroundRequest", watcher.around, OUTERMOST),
-        hook("aroundRequest", watcher.send, -OUTERMOST),
-        watcher.steps.forget(NAME, inherit=inherit, required=required),
+        add("onHook", watcher.on_hook),
+        add("aroundRequest", watcher.around, priority=OUTERMOST, on_error="log"),
+        add("aroundRequest", watcher.send, priority=-OUTERMOST, on_error="log"),
+        watcher.steps.forget(add),
     )

@@ -18,7 +18,6 @@ from typing import Any
 from hookline import (
     AssistantMessage,
     Deny,
-    HookDef,
     Proceed,
     Run,
     ToolCall,
@@ -27,7 +26,7 @@ from hookline import (
     ToolResult,
     define_hook,
 )
-from hookline.hooks._common import LAST, Hooks
+from hookline.hooks._common import LAST, Add, Hooks
 from hookline.hooks._logs.jsonl_file import Lines
 from hookline.points import AroundToolCall, OnApproval, OnChatEnd, OnChatStart, OnMessage
 
@@ -106,9 +105,7 @@ def audit(
         what = f"chat {ctx.outcome}"
         await add_line(ctx.run, what, error=error, tokens=tokens, seconds=seconds)
 
-    add: Callable[..., HookDef] = partial(
-        define_hook, name="audit", inherit=inherit, required=required
-    )
+    add: Add = partial(define_hook, name="audit", inherit=inherit, required=required)
     return (
         add("onChatStart", start, priority=LAST),
         add("onMessage", message, priority=LAST),

@@ -8,13 +8,14 @@ replayed from the cache.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from typing import Any, cast
 
 import msgspec
 
 from hookline import AssistantMessage, ModelRequest, ModelResponse, Proceed, define_hook
-from hookline.hooks._common import INFRASTRUCTURE, Hooks
+from hookline.hooks._common import INFRASTRUCTURE, Add, Hooks
 from hookline.hooks._requests.cache_store import CacheStore, MemoryCache
 from hookline.points import AroundRequest
 
@@ -82,13 +83,5 @@ def cache(
             await answers.set(name, response.to_json())
         return response
 
-    hook = define_hook(
-        "aroundRequest",
-        answer,
-        name="cache",
-        priority=priority,
-        on_error="log",
-        inherit=inherit,
-        required=required,
-    )
-    return (hook,)
+    add: Add = partial(define_hook, name="cache", inherit=inherit, required=required)
+    return (add("aroundRequest", answer, priority=priority, on_error="log"),)

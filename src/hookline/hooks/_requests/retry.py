@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from hookline import Model, ModelRequest, ModelResponse, Proceed, define_hook
 from hookline.errors import ModelError, StopChat, UsageError
-from hookline.hooks._common import INFRASTRUCTURE, Hooks
+from hookline.hooks._common import INFRASTRUCTURE, Add, Hooks
+from hookline.models import model_name
 from hookline.points import AroundRequest
 
 On = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
@@ -76,10 +78,8 @@ def retry(
             await sleep(wait)
         return await proceed()
 
-    hook = define_hook(
-        "aroundRequest", again, name="retry", priority=priority, inherit=inherit, required=required
-    )
-    return (hook,)
+    add: Add = partial(define_hook, name="retry", inherit=inherit, required=required)
+    return (add("aroundRequest", again, priority=priority),)
 
 
 def fallback(
@@ -117,20 +117,13 @@ def fallback(
                 if not helps(exc):
                     raise
                 why = _why(exc)
-            data = {"from": _name(request.model), "to": _name(model)}
+            data = {"from": model_name(request.model), "to": model_name(model)}
             await ctx.run.status("falling-back", {**data, **why})
             request = ctx.request.replace(model=model)
         return await proceed(request)
 
-    hook = define_hook(
-        "aroundRequest",
-        others,
-        name="fallback",
-        priority=priority,
-        inherit=inherit,
-        required=required,
-    )
-    return (hook,)
+    add: Add = partial(define_hook, name="fallback", inherit=inherit, required=required)
+    return (add("aroundRequest", others, priority=priority),)
 
 
 def _why(exc: Exception) -> dict[str, Any]:
@@ -138,7 +131,3 @@ def _why(exc: Exception) -> dict[str, Any]:
     details = {key: getattr(exc, key, None) for key in ("status", "code")}
     data = {key: value for key, value in details.items() if isinstance(value, (int, str))}
     return {"error": type(exc).__name__, **data}
-
-
-def _name(model: Model) -> str:
-    return str(getattr(model, "name", None) or type(model).__name__)

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import Any
 
 from hookline import (
-    HookDef,
     MemoryStore,
     Proceed,
     Run,
@@ -25,7 +24,7 @@ from hookline import (
     define_hook,
 )
 from hookline.errors import UsageError
-from hookline.hooks._common import GUARD, LAST, Hooks, PerChat
+from hookline.hooks._common import GUARD, LAST, Add, Hooks, PerChat
 from hookline.hooks._spending.accounts import By, Ledger, Period, Spending, check_shared, no_price
 from hookline.hooks._spending.usage_meter import Meter
 from hookline.models import PriceFunction, Prices, model_name, price_function
@@ -41,7 +40,6 @@ from hookline.points import (
 )
 
 Amounts = tuple[float | None, float | None, float | None, float | None]
-Add: TypeAlias = Callable[..., HookDef]
 COST = "cost_limit"
 WORDS = (
     ("steps_limit", "step limit reached: {:g}/{:g}"),
@@ -92,7 +90,7 @@ def budget(
     limits: Amounts = (steps, tokens, seconds, None if is_shared else cost)
     if any(limit is not None for limit in limits):
         mine = _PerChat(limits, count, price, rate, say, clock)
-        hooks += mine.hooks(add, mine.meters.forget("budget", inherit=inherit, required=required))
+        hooks += mine.hooks(add)
     if is_shared:
         if cost is None or rate is None:
             raise UsageError(
@@ -108,7 +106,7 @@ def budget(
             add("onChatEnd", spending.end),
         )
     if finish_reasons:
-        hooks += (add("onStep", _Finished(finish_reasons), priority=-GUARD),)
+        hooks += (add("onStep", partial(_finished, finish_reasons), priority=-GUARD),)
     return hooks
 
 
@@ -133,7 +131,7 @@ class _PerChat:
             lambda run: Meter(run, clock, self.meters.find(run.parent_chat_id), rate)
         )
 
-    def hooks(self, add: Add, forget: HookDef) -> Hooks:
+    def hooks(self, add: Add) -> Hooks:
         return (
             add("onChatStart", self.begin, priority=GUARD),
             add("preRequest", self.before, priority=GUARD),
@@ -142,7 +140,7 @@ class _PerChat:
             add("aroundToolCall", self.tool_call, priority=GUARD),
             add("onStep", self.after, priority=GUARD),
             add("onChatEnd", self.end),
-            forget,
+            self.meters.forget(add),
         )
 
     def begin(self, ctx: OnChatStart[Any]) -> None:
@@ -200,14 +198,9 @@ class _PerChat:
         return None
 
 
-class _Finished:
-    """The hook that ends a chat after an answer with one of these finish reasons."""
-
-    def __init__(self, reasons: Collection[str]) -> None:
-        self._reasons = reasons
-
-    def __call__(self, ctx: OnStep[Any]) -> Stop | None:
-        return Stop("finish_reason") if ctx.response.finish_reason in self._reasons else None
+def _finished(reasons: Collection[str], ctx: OnStep[Any]) -> Stop | None:
+    """End a chat after an answer with one of these finish reasons."""
+    return Stop("finish_reason") if ctx.response.finish_reason in reasons else None
 
 
 def _check(limits: Amounts, finish_reasons: Collection[str], price: object, count: object) -> None:

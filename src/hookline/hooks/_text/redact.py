@@ -28,7 +28,7 @@ from hookline import (
     UserMessage,
     define_hook,
 )
-from hookline.hooks._common import LAST, Hooks, PerChat
+from hookline.hooks._common import LAST, Add, Hooks, PerChat
 from hookline.hooks._text.redact_objects import Clean
 from hookline.hooks._text.text_redactor import Pieces, Redactor, Replacement
 from hookline.models import (
@@ -79,7 +79,7 @@ def redact(
     """
     mine = _Hooks(Redactor(patterns, values, replacement, hold, words), arguments)
     # All hooks have the same name.
-    add: Any = partial(define_hook, name="redact", inherit=inherit, required=required)
+    add: Add = partial(define_hook, name="redact", inherit=inherit, required=required)
     return (
         add("aroundChat", mine.chat, priority=-LAST),
         add("aroundRequest", mine.request, priority=LAST),
@@ -92,7 +92,7 @@ def redact(
         add("onToolCallError", mine.error, priority=LAST),
         add("preMessage", mine.message, priority=LAST, keeps_deltas=True),
         add("preMessageUpdate", mine.update, priority=LAST),
-        mine.streams.forget("redact", inherit=inherit, required=required),
+        mine.streams.forget(add),
     )
 
 
