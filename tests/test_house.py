@@ -233,7 +233,6 @@ DOOR_PLANS = {
         "_text.text_redactor",
         "_text.redact_objects",
         "_text.redact",
-        "_requests.cache_store",
         "_requests.cache",
         "_requests.retry",
     ),

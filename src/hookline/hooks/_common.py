@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 from weakref import ref
 
-from hookline import HookDef, Run
+from hookline import (
+    HookDef,
+    ModelRequest,
+    ModelResponse,
+    Proceed,
+    Run,
+    ToolCall,
+    ToolFailure,
+    ToolResult,
+)
 from hookline.errors import UsageError
 from hookline.models import ProviderTool
 from hookline.points import OnChatEnd, PreRequest, matches
@@ -20,6 +29,12 @@ Hooks: TypeAlias = tuple[HookDef, ...]
 """The hook definitions that a ready-made hook consists of."""
 Add: TypeAlias = Callable[..., HookDef]
 """`define_hook` with the name, `inherit=` and `required=` of a ready-made hook."""
+Outcome: TypeAlias = ToolResult | ToolFailure
+"""What a tool returned, or why it did not."""
+CallModel: TypeAlias = Proceed[ModelRequest, ModelResponse]
+"""The function that a wrapper of model calls awaits."""
+RunTool: TypeAlias = Proceed[ToolCall, Outcome]
+"""The function that a wrapper of tool calls awaits."""
 
 GUARD: Final = 200  # runs before other hooks
 INFRASTRUCTURE: Final = 100

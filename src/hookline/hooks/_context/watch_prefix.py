@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from hookline import ChatRequest, ModelRequest, ModelResponse, Proceed, Run, Usage, define_hook
-from hookline.hooks._common import Add, Hooks, PerChat
+from hookline import ChatRequest, ModelRequest, ModelResponse, Run, Usage, define_hook
+from hookline.hooks._common import Add, CallModel, Hooks, PerChat
 from hookline.models import Prefix, PrefixMeter
 from hookline.points import AroundRequest, OnHook, check_number
 
@@ -121,9 +121,7 @@ class _Watcher:
                     if getattr(before, field) != getattr(after, field):
                         names[field] = ctx.hook
 
-    async def around(
-        self, ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
-    ) -> ModelResponse:
+    async def around(self, ctx: AroundRequest[Any], proceed: CallModel) -> ModelResponse:
         """Wrap all other wrappers: compare the stages when all have ended."""
         step = self.steps.of(ctx.run)
         step.begin(ctx.iteration)
@@ -132,9 +130,7 @@ class _Watcher:
             await self._compare(ctx, step, step.request, response.usage)
         return response
 
-    async def send(
-        self, ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
-    ) -> ModelResponse:
+    async def send(self, ctx: AroundRequest[Any], proceed: CallModel) -> ModelResponse:
         """Note the request as it is sent, inside all other wrappers."""
         self.steps.of(ctx.run).request = ctx.request
         return await proceed()

@@ -188,6 +188,9 @@ def truncate(
     def error(ctx: OnToolCallError[Any]) -> ToolFailure:
         return ctx.error.replace(message=cut(ctx.error.message))
 
-    options: Any = {"name": "truncate", "inherit": inherit, "required": required}
-    add: Add = partial(define_hook, tools=tool_names(tools), **options)
-    return (add("onToolCallResult", result), add("onToolCallError", error))
+    only = tool_names(tools)
+    add: Add = partial(define_hook, name="truncate", inherit=inherit, required=required)
+    return (
+        add("onToolCallResult", result, tools=only),
+        add("onToolCallError", error, tools=only),
+    )

@@ -7,8 +7,8 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-from hookline import Proceed, ToolCall, ToolFailure, ToolResult, define_hook
-from hookline.hooks._common import INFRASTRUCTURE, Add, Hooks
+from hookline import ToolFailure, define_hook
+from hookline.hooks._common import INFRASTRUCTURE, Add, Hooks, Outcome, RunTool
 from hookline.points import (
     AroundToolCall,
     OnChatEnd,
@@ -52,9 +52,7 @@ def log(
         calls = len(ctx.results)
         tell(ctx, "step %d: %s, %d calls", ctx.iteration, ctx.response.finish_reason, calls)
 
-    async def tool_call(
-        ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, ToolResult | ToolFailure]
-    ) -> ToolResult | ToolFailure:
+    async def tool_call(ctx: AroundToolCall[Any], proceed: RunTool) -> Outcome:
         label = cut(ctx.call.arguments) if content else ctx.call.id
         tell(ctx, "tool %s(%s) started", ctx.call.name, label)
         start = perf_counter()

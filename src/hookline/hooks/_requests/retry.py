@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from hookline import Model, ModelRequest, ModelResponse, Proceed, define_hook
+from hookline import Model, ModelRequest, ModelResponse, define_hook
 from hookline.errors import ModelError, StopChat, UsageError
-from hookline.hooks._common import INFRASTRUCTURE, Add, Hooks
+from hookline.hooks._common import INFRASTRUCTURE, Add, CallModel, Hooks
 from hookline.models import model_name
 from hookline.points import AroundRequest
 
@@ -61,9 +61,7 @@ def retry(
         raise UsageError(f"attempts={attempts!r} must be at least 1")
     helps = _says(on)
 
-    async def again(
-        ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
-    ) -> ModelResponse:
+    async def again(ctx: AroundRequest[Any], proceed: CallModel) -> ModelResponse:
         for attempt in range(1, attempts):
             try:
                 return await proceed()
@@ -106,9 +104,7 @@ def fallback(
             )
     helps = _says(on)
 
-    async def others(
-        ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
-    ) -> ModelResponse:
+    async def others(ctx: AroundRequest[Any], proceed: CallModel) -> ModelResponse:
         request: ModelRequest = ctx.request
         for model in models:
             try:

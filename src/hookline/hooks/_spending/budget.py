@@ -14,17 +14,13 @@ from typing import Any
 
 from hookline import (
     MemoryStore,
-    Proceed,
     Run,
     Stop,
-    ToolCall,
-    ToolFailure,
-    ToolResult,
     Usage,
     define_hook,
 )
 from hookline.errors import UsageError
-from hookline.hooks._common import GUARD, LAST, Add, Hooks, PerChat
+from hookline.hooks._common import GUARD, LAST, Add, Hooks, Outcome, PerChat, RunTool
 from hookline.hooks._spending.accounts import By, Ledger, Period, Spending, check_shared, no_price
 from hookline.hooks._spending.usage_meter import Meter
 from hookline.models import PriceFunction, Prices, model_name, price_function
@@ -103,7 +99,7 @@ def budget(
             add("aroundRequest", spending.call, priority=LAST),
             add("onResponse", spending.give_back_unused, priority=GUARD),
             add("onStatus", spending.summarized),
-            add("onChatEnd", spending.end),
+            add("onChatEnd", spending.give_back_unused),
         )
     if finish_reasons:
         hooks += (add("onStep", partial(_finished, finish_reasons), priority=-GUARD),)
@@ -164,9 +160,7 @@ class _PerChat:
             self._check_price(ctx.response.usage, *models)
         self.meters.of(ctx.run).note(None, *models)
 
-    async def tool_call(
-        self, ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, ToolResult | ToolFailure]
-    ) -> ToolResult | ToolFailure:
+    async def tool_call(self, ctx: AroundToolCall[Any], proceed: RunTool) -> Outcome:
         self.meters.of(ctx.run)  # for a sub-agent that the tool may call, also in a later process
         return await proceed()
 

@@ -55,8 +55,8 @@ class Meter:
     def note(self, steps: int | None = None, *models: str) -> None:
         """Record the usage of this chat, here and in its parents.
 
-        `made` is the number of steps, if known. `models` are names of the model that caused the new
-        usage, by default the agent's own model; the first name with a price is used.
+        `steps` is the number of steps, if known. `models` are names of the model that caused the
+        new usage, by default the agent's own model; the first name with a price is used.
         """
         own = self._entry(self.run.chat_id)
         more = self._cost(own.usage, models or (self.run.model,))

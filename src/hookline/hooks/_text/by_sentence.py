@@ -13,9 +13,9 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, Final, TypeAlias
 
-from hookline import ModelRequest, ModelResponse, Proceed, Run, Stop, define_hook
+from hookline import ModelResponse, Run, Stop, define_hook
 from hookline.errors import StopChat, UsageError
-from hookline.hooks._common import LAST, Add, Hooks, PerChat
+from hookline.hooks._common import LAST, Add, CallModel, Hooks, PerChat
 from hookline.models import Delta, PartEndChunk, TextChunk
 from hookline.points import AroundRequest, OnDelta, check_number
 
@@ -62,9 +62,7 @@ def by_sentence(
                 out.append(TextChunk(result))
         return (*out, piece) if ends else tuple(out)
 
-    async def request(
-        ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
-    ) -> ModelResponse:
+    async def request(ctx: AroundRequest[Any], proceed: CallModel) -> ModelResponse:
         try:
             return await proceed()
         finally:

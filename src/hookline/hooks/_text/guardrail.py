@@ -18,14 +18,13 @@ from hookline import (
     Message,
     ModelRequest,
     ModelResponse,
-    Proceed,
     Run,
     Stop,
     UserMessage,
     define_hook,
 )
 from hookline.errors import StopChat, UsageError
-from hookline.hooks._common import GUARD, LAST, Add, Hooks, PerChat
+from hookline.hooks._common import GUARD, LAST, Add, CallModel, Hooks, PerChat
 from hookline.hooks._text.guardrail_checks import Finding, judged
 from hookline.points import (
     AroundRequest,
@@ -188,9 +187,7 @@ class _Input:
                 rest.append(message)
         return ctx.request.replace(messages=tuple(rest))
 
-    async def request(
-        self, ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
-    ) -> ModelResponse:
+    async def request(self, ctx: AroundRequest[Any], proceed: CallModel) -> ModelResponse:
         messages = self._open(ctx.run, ctx.iteration)
         if not messages:
             return await proceed()
@@ -276,7 +273,7 @@ class _Input:
 
 
 async def _until_tripped(
-    task: asyncio.Task[Trip | None], proceed: Proceed[ModelRequest, ModelResponse]
+    task: asyncio.Task[Trip | None], proceed: CallModel
 ) -> ModelResponse | None:
     """Return the model's answer; None if the check tripped first and the call was cancelled."""
     loop = asyncio.get_running_loop()
