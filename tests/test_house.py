@@ -175,6 +175,7 @@ DOOR_PLANS = {
         "_hook_recorder",
         "_spans",
         "_time",
+        "_memory_log",
         "cassette._shape",
         "cassette._scrub",
         "cassette._difference",
