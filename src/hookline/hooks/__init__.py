@@ -18,8 +18,7 @@ from hookline.hooks._guards.review import Review, read_reviews, review
 from hookline.hooks._guards.shell_commands import runs_command
 from hookline.hooks._logs.audit import audit
 from hookline.hooks._logs.log import log
-from hookline.hooks._requests.cache import cache, request_key
-from hookline.hooks._requests.cache_store import CacheStore, MemoryCache
+from hookline.hooks._requests.cache import CacheStore, MemoryCache, cache, request_key
 from hookline.hooks._requests.retry import fallback, retry
 from hookline.hooks._spending.accounts import Ledger
 from hookline.hooks._spending.budget import budget

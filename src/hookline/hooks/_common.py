@@ -1,4 +1,8 @@
-"""Shared by the ready-made hooks: their priorities, and values per chat."""
+"""Shared by the ready-made hooks: their priorities, and values per chat.
+
+Each makes its definitions with `add`: `define_hook` with the name and the options that all of its
+definitions have.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,16 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 from weakref import ref
 
-from hookline import HookDef, Run, define_hook
+from hookline import (
+    HookDef,
+    ModelRequest,
+    ModelResponse,
+    Proceed,
+    Run,
+    ToolCall,
+    ToolFailure,
+    ToolResult,
+)
 from hookline.errors import UsageError
 from hookline.models import ProviderTool
 from hookline.points import OnChatEnd, PreRequest, matches
@@ -14,6 +27,14 @@ from hookline.points import OnChatEnd, PreRequest, matches
 T = TypeVar("T")
 Hooks: TypeAlias = tuple[HookDef, ...]
 """The hook definitions that a ready-made hook consists of."""
+Add: TypeAlias = Callable[..., HookDef]
+"""`define_hook` with the name, `inherit=` and `required=` of a ready-made hook."""
+Outcome: TypeAlias = ToolResult | ToolFailure
+"""What a tool returned, or why it did not."""
+CallModel: TypeAlias = Proceed[ModelRequest, ModelResponse]
+"""The function that a wrapper of model calls awaits."""
+RunTool: TypeAlias = Proceed[ToolCall, Outcome]
+"""The function that a wrapper of tool calls awaits."""
 
 GUARD: Final = 200  # runs before other hooks
 INFRASTRUCTURE: Final = 100
@@ -25,9 +46,7 @@ def tool_names(tools: Iterable[str] | None) -> Iterable[str] | None:
     return tools if tools is None or isinstance(tools, str) else tuple(tools)
 
 
-def not_by_the_provider(
-    guard: str, names: Iterable[str], *, inherit: bool, required: bool
-) -> HookDef:
+def not_by_the_provider(add: Add, guard: str, names: Iterable[str]) -> HookDef:
     """Make a hook that raises if a guard is used for a tool that the provider runs itself.
 
     It runs just before the request is sent, because other hooks may remove the tool until then.
@@ -42,14 +61,7 @@ def not_by_the_provider(
                     "the tool, or exclude it with allow_tools() or a hook at preRequest"
                 )
 
-    return define_hook(
-        "preRequest",
-        check,
-        name=guard,
-        priority=LAST,
-        inherit=inherit,
-        required=required,
-    )
+    return add("preRequest", check, priority=LAST)
 
 
 class PerChat(Generic[T]):
@@ -79,12 +91,10 @@ class PerChat(Generic[T]):
     def __len__(self) -> int:
         return len(self._values)
 
-    def forget(self, name: str, *, inherit: bool, required: bool) -> HookDef:
-        """Make a hook with this name that removes a chat's value when the chat ends."""
+    def forget(self, add: Add) -> HookDef:
+        """Make a hook that removes a chat's value when the chat ends."""
 
         def end(ctx: OnChatEnd[Any]) -> None:
             self._values.pop(ctx.run.chat_id, None)
 
-        return define_hook(
-            "onChatEnd", end, name=name, priority=LAST, inherit=inherit, required=required
-        )
+        return add("onChatEnd", end, priority=LAST)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Callable, Container
+from collections.abc import Callable, Container, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -14,77 +13,29 @@ from hookline import (
     Approve,
     Conversation,
     Deny,
-    File,
-    Image,
     LocalRuntime,
-    ModelRequest,
-    Reasoning,
+    ModelResponse,
     Response,
-    Source,
-    Text,
     Tool,
     ToolCall,
     ToolFailure,
     ToolMessage,
 )
-from hookline.models import (
-    Chunk,
-    FileChunk,
-    Finish,
-    ModelResponse,
-    ReasoningChunk,
-    SourceChunk,
-    TextChunk,
-    ToolCallChunk,
-)
 from hookline.replay._offline import closed
 from hookline.replay._records import CallRecord, Record
+from hookline.testing import ScriptedModel
 
 NOT_RECORDED: Final = ToolFailure(
     "the record has no result of this call, because it did not run", type="NotRecorded"
 )
 
 
-class RecordedModel:
-    """A model that writes the answers of a record."""
-
-    name = "recorded"
-    provider = "replay"
-    takes_schema = True
-
-    def __init__(self, answers: tuple[ModelResponse, ...] = ()) -> None:
-        self._answers = iter(answers)
-
-    async def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:
-        """Write the next answer; an empty one after the last."""
-        answer = next(self._answers, ModelResponse())
-        for index, part in enumerate(answer.parts):
-            chunk = _chunk(index, part)
-            if chunk is not None:
-                yield chunk
-        yield Finish(
-            finish_reason=answer.finish_reason,
-            usage=answer.usage,
-            model=answer.model,
-            meta=answer.meta,
-        )
-
-
-def _chunk(index: int, part: object) -> Chunk | None:
-    match part:
-        case Text(text=text):
-            return TextChunk(text)
-        case Reasoning(text=text):
-            return ReasoningChunk(text)
-        case ToolCall():
-            text = part.raw if part.raw is not None else json.dumps(dict(part.arguments))
-            return ToolCallChunk(index=index, id=part.id, name=part.name, arguments=text)
-        case Source():
-            return SourceChunk(part)
-        case Image() | File():
-            return FileChunk(part)
-        case _:
-            return None
+def recorded_model(answers: Iterable[ModelResponse] = ()) -> ScriptedModel:
+    """A model that writes the answers of a record, and empty ones after the last."""
+    rest = iter(answers)
+    return ScriptedModel(
+        lambda request: next(rest, ModelResponse()), name="recorded", strict=False, repeat=True
+    )
 
 
 class RecordedClock(LocalRuntime):
@@ -137,10 +88,7 @@ class Player:
         self._prompts: dict[str, tuple[str, ...]] = {}
         self._questions: Container[str] | None = None
         self._twin = agent.twin(
-            model=RecordedModel(),
-            tools=self._stand_in,
-            hooks=hooks,
-            without=without,
+            model=recorded_model(), tools=self._stand_in, hooks=hooks, without=without
         )
 
     def _stand_in(self, tool: Tool[..., Any]) -> Tool[..., Any]:
@@ -180,7 +128,7 @@ class Player:
                 response = await self._twin.chat(
                     record.message,
                     conversation=conversation,
-                    model=RecordedModel(record.answers),
+                    model=recorded_model(record.answers),
                     approver=self._approve,
                     deps=deps,
                     runtime=self._clock,

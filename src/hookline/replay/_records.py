@@ -125,14 +125,12 @@ def record_of(
     source: Source = "conversation",
     at: float | None = None,
 ) -> Record:
-    """Return the record of one chat from its messages; the first of `own` began it."""
-    first = own[0]
-    assert isinstance(first, UserMessage)
+    """Return the record of one chat from its messages; the first one of the user began it."""
     return Record(
         id=id,
         source=source,
         before=tuple(before),
-        message=first,
+        message=next(m for m in own if isinstance(m, UserMessage)),
         messages=tuple(own),
         answers=tuple(answer_of(m) for m in own if isinstance(m, AssistantMessage)),
         calls={m.call_id: call_of(m) for m in own if isinstance(m, ToolMessage)},
@@ -159,7 +157,7 @@ def call_of(message: ToolMessage) -> CallRecord:
         edited = ran.arguments if ran.approved else None
         decision = Approve(arguments=edited, by=ran.by) if ran.approved else Deny(by=ran.by or None)
         if isinstance(decision, Deny):
-            decision = decision.replace(reason=_failure_text(message.text))
+            decision = decision.replace(reason=failure_text(message.text))
     return CallRecord(
         outcome=message.outcome,
         result=_result(message),
@@ -181,7 +179,8 @@ def _error(text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", error) if isinstance(error, dict) else {}
 
 
-def _failure_text(text: str) -> str:
+def failure_text(text: str) -> str:
+    """The message of a failure in the text of its result."""
     return str(_error(text).get("message", text))
 
 
@@ -203,7 +202,6 @@ def record_of_log(chat_id: str, batches: Iterable[bytes]) -> Record | None:
     lines = read_log(chat_id, list(batches))
     messages: list[Message] = []
     answers: list[ModelResponse] = []
-    calls: dict[str, CallRecord] = {}
     for line in lines:
         if line.kind != "end" or bytes(line.value) == b"null":  # the step has no result
             continue
@@ -212,23 +210,12 @@ def record_of_log(chat_id: str, batches: Iterable[bytes]) -> Record | None:
             messages.append(read_message(bytes(line.value)))
         elif key[2:] == ["model"]:
             answers.append(msgspec.json.decode(line.value, type=ModelResponse))
-    for message in messages:
-        if isinstance(message, ToolMessage):
-            calls[message.call_id] = call_of(message)
-    _take_from_steps(lines, calls)
-    first = next((message for message in messages if isinstance(message, UserMessage)), None)
-    if first is None:
+    if not any(message.role == "user" for message in messages):
         return None
     at = next((line.at for line in lines if line.kind == "now"), None)
-    return Record(
-        id=chat_id,
-        source="log",
-        message=first,
-        messages=tuple(messages),
-        answers=tuple(answers),
-        calls=calls,
-        at=at,
-    )
+    record = record_of((), messages, id=chat_id, source="log", at=at)
+    _take_from_steps(lines, record.calls)
+    return msgspec.structs.replace(record, answers=tuple(answers))
 
 
 def _take_from_steps(lines: Sequence[Line], calls: dict[str, CallRecord]) -> None:

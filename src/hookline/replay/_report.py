@@ -12,7 +12,7 @@ import msgspec
 
 from hookline.points import check_number
 from hookline.replay._player import CallOutcome, Played
-from hookline.replay._records import Record
+from hookline.replay._records import Record, failure_text
 
 Now: TypeAlias = Literal[
     "denied",
@@ -206,20 +206,13 @@ def _difference(call: CallOutcome, other: CallOutcome) -> tuple[Now, str] | None
 def _other_outcome(call: CallOutcome, other: CallOutcome) -> tuple[Now, str]:
     match other.outcome:
         case "denied" | "stopped" as refused:
-            return refused, _reason(other.text)
+            return refused, failure_text(other.text)
         case "answered":
             return "answered", other.text
         case "error" if call.outcome not in REFUSALS:
-            return "raised", _reason(other.text)
+            return "raised", failure_text(other.text)
         case _:
             return "allowed", ""
-
-
-def _reason(text: str) -> str:
-    try:
-        return str(json.loads(text)["error"]["message"])
-    except (ValueError, TypeError, KeyError):
-        return text
 
 
 def _end(record: Record, earlier: list[Verdict], base: Played, candidate: Played) -> list[Verdict]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, nullcontext
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -59,14 +60,10 @@ async def readings_in(
             yield record
     elif "://" in os.fspath(source) or _is_sqlite(Path(source)):
         place = os.fspath(source)
-        store = resolve_store(place if "://" in place else f"sqlite:///{place}")
-        try:
+        store: Any = resolve_store(place if "://" in place else f"sqlite:///{place}")
+        async with aclosing(store) if hasattr(store, "aclose") else nullcontext():
             async for record in _records_of_store(store, prefix, since):
                 yield record
-        finally:
-            closing: Any = getattr(store, "aclose", None)
-            if closing is not None:
-                await closing()
     else:
         for record in _records_of_file(Path(source), prefix, since):
             yield record

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterable, Iterable
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from typing import Any, TypeVar
 
 from hookline import AssistantMessage
@@ -12,15 +12,9 @@ from hookline.events import ChatEvent, MessageAdded, ResponseReset, TextDelta
 E = TypeVar("E")
 
 
-@asynccontextmanager
-async def closed_after(stream: Any) -> AsyncGenerator[None, None]:
+def closed_after(stream: Any) -> AbstractAsyncContextManager[Any]:
     """Close the stream at the end of the block, if it has `aclose`."""
-    try:
-        yield
-    finally:
-        close = getattr(stream, "aclose", None)
-        if close is not None:
-            await close()
+    return aclosing(stream) if hasattr(stream, "aclose") else nullcontext()
 
 
 async def collect(stream: AsyncIterable[E], into: list[E] | None = None) -> list[E]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self, TypeAlias, cast
 
-from hookline import AssistantMessage, Message, Response, ToolCall, ToolMessage
+from hookline import AssistantMessage, Message, Response, ToolMessage
 from hookline.errors import UsageError
 from hookline.events import ApprovalRequested, ChatDone, ChatEvent, MessageAdded
 from hookline.models import Prices, price_function
@@ -25,7 +25,7 @@ class _Call:
     """One call of the chat, with the arguments that counted."""
 
     name: str
-    arguments: dict[str, Any] | None
+    arguments: Values | None
     """None if only an earlier chat has them, which has stopped at the call."""
     outcome: str
     text: str
@@ -90,11 +90,7 @@ class Expectation:
         """
         arguments = {**(arguments or {}), **more}
         expectation = f"{_call_text(tool, arguments)} -> {outcome}"
-        places = [
-            place
-            for place, call in enumerate(self._calls)
-            if call.name == tool and call.outcome == outcome and call.has(arguments)
-        ]
+        places = self._places(tool, arguments, lambda call: call.outcome == outcome)
         if times is not None and len(places) != times:
             raise self._error(f"{expectation}, {times} times; it was called {len(places)} times")
         return self if times == 0 else self._at(places, expectation)
@@ -120,37 +116,28 @@ class Expectation:
         """Check that a call was denied; `reason` must be a part of what the model read."""
         arguments = {**(arguments or {}), **more}
         because = "" if reason is None else f" because {reason!r}"
-        return self._at(
-            [
-                place
-                for place, call in enumerate(self._calls)
-                if call.name == tool and call.outcome == "denied" and call.has(arguments)
-                if reason is None or reason in call.text
-            ],
-            f"{_call_text(tool, arguments)} -> denied{because}",
-        )
+
+        def is_denied(call: _Call) -> bool:
+            return call.outcome == "denied" and (reason is None or reason in call.text)
+
+        places = self._places(tool, arguments, is_denied)
+        return self._at(places, f"{_call_text(tool, arguments)} -> denied{because}")
 
     def asked(self, tool: str, arguments: Values | None = None, /, **more: object) -> Self:
         """Check that an approval was requested for a call, whatever the answer was."""
         arguments = {**(arguments or {}), **more}
-        return self._at(
-            [
-                place
-                for place, call in enumerate(self._calls)
-                if call.name == tool and call.has_approval_request and call.has(arguments)
-            ],
-            f"an approval to be requested for {_call_text(tool, arguments)}",
-        )
+        places = self._places(tool, arguments, lambda call: call.has_approval_request)
+        return self._at(places, f"an approval to be requested for {_call_text(tool, arguments)}")
 
     def before(self, tool: str, /) -> Self:
         """Check that the call stands before each call of this tool, and that there is one."""
-        if self._place > self._others(tool)[0]:
+        if self._place > self._first(tool):
             raise self._error(f"{self._calls[self._place].name} before {tool}")
         return self
 
     def after(self, tool: str, /) -> Self:
         """Check that the call stands after a call of this tool."""
-        if self._place < self._others(tool)[0]:
+        if self._place < self._first(tool):
             raise self._error(f"{self._calls[self._place].name} after {tool}")
         return self
 
@@ -206,11 +193,19 @@ class Expectation:
             )
         return self._last
 
-    def _others(self, tool: str) -> list[int]:
-        others = [place for place, call in enumerate(self._calls) if call.name == tool]
-        if not others:
+    def _places(self, tool: str, arguments: Values, matches: Callable[[_Call], bool]) -> list[int]:
+        """The places of the calls of this tool that match, with these arguments."""
+        return [
+            place
+            for place, call in enumerate(self._calls)
+            if call.name == tool and matches(call) and call.has(arguments)
+        ]
+
+    def _first(self, tool: str) -> int:
+        places = self._places(tool, {}, lambda call: True)
+        if not places:
             raise self._error(f"a call of {tool}")
-        return others
+        return places[0]
 
     def _at(self, places: Sequence[int], expectation: str) -> Self:
         if not places:
@@ -243,16 +238,13 @@ def expect(chat: Response[Any] | Iterable[ChatEvent]) -> Expectation:
     """
     if isinstance(chat, Response):
         response = chat
-        return Expectation(response, _calls(response.messages, _pending(response)))
+        requests = [request.call.id for request in response.pending]
+        return Expectation(response, _calls(response.messages, requests))
     events = [event for event in chat if not event.path]
     done = next((event.response for event in events if isinstance(event, ChatDone)), None)
     messages = [event.message for event in events if isinstance(event, MessageAdded)]
     requests = [event.request.call.id for event in events if isinstance(event, ApprovalRequested)]
     return Expectation(done, _calls(messages, requests))
-
-
-def _pending(response: Response[Any]) -> list[str]:
-    return [request.call.id for request in response.pending]
 
 
 def _calls(messages: Sequence[Message], request_ids: Iterable[str]) -> list[_Call]:
@@ -267,24 +259,22 @@ def _calls(messages: Sequence[Message], request_ids: Iterable[str]) -> list[_Cal
     ]
     earlier = results.keys() - {call.id for call in written}
     return [
-        *(_of_earlier_chat(message) for id, message in results.items() if id in earlier),
-        *(_with_result(call, results.get(call.id), call.id in waiting) for call in written),
+        *(_call(m.name, None, m, is_waiting=False) for id, m in results.items() if id in earlier),
+        *(
+            _call(call.name, call.arguments, results.get(call.id), is_waiting=call.id in waiting)
+            for call in written
+        ),
     ]
 
 
-def _of_earlier_chat(message: ToolMessage) -> _Call:
-    ran = message.ran
-    arguments = None if ran is None or ran.arguments is None else dict(ran.arguments)
-    has_approval_request = ran is not None and ran.approved is not None
-    return _Call(message.name, arguments, message.outcome, message.text, has_approval_request)
-
-
-def _with_result(call: ToolCall, message: ToolMessage | None, has_approval_request: bool) -> _Call:
-    arguments = dict(call.arguments)
+def _call(
+    name: str, arguments: Values | None, message: ToolMessage | None, *, is_waiting: bool
+) -> _Call:
+    """A call with its result, if there is one."""
     if message is None:
-        return _Call(call.name, arguments, WAITING, "", has_approval_request)
+        return _Call(name, arguments, WAITING, "", is_waiting)
     ran = message.ran
-    if ran is not None:
-        arguments = arguments if ran.arguments is None else dict(ran.arguments)
-        has_approval_request = has_approval_request or ran.approved is not None
-    return _Call(call.name, arguments, message.outcome, message.text, has_approval_request)
+    if ran is not None and ran.arguments is not None:
+        arguments = ran.arguments
+    asked = is_waiting or (ran is not None and ran.approved is not None)
+    return _Call(name, arguments, message.outcome, message.text, asked)

@@ -39,18 +39,15 @@ class Sequencer:
             try:
                 await self._turns[position].wait()
             except asyncio.CancelledError:
-                self._break()
+                self._broken = True
+                for turn in self._turns.values():
+                    turn.set()
                 raise
             self._check()
         try:
             yield
         finally:
             self._turns[position + 1].set()
-
-    def _break(self) -> None:
-        self._broken = True
-        for turn in self._turns.values():
-            turn.set()
 
     def _check(self) -> None:
         if self._broken:

@@ -39,6 +39,7 @@ Part: TypeAlias = str | Text | Reasoning | ToolCall | Source | Image | File | Ch
 Delay: TypeAlias = float | Callable[[], Awaitable[object]]
 """Seconds, or an async callable that is awaited."""
 Numbers: TypeAlias = Callable[[], str]
+PartKind: TypeAlias = Literal["text", "reasoning"]
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "pause", "length", "refusal", "other"]
 
 ESTIMATE: Final = Usage()  # the default of `usage=`, compared by identity: count the tokens
@@ -175,35 +176,29 @@ def _pieces(parts: Sequence[Part], size: int, numbers: Numbers) -> list[object]:
     calls = count()
     before: type | None = None
     for part in parts:
-        if isinstance(part, (Text, Reasoning)) and type(part) is before:
-            # Without a PartEndChunk, the two parts would be joined.
-            out.append(PartEndChunk("text" if isinstance(part, Text) else "reasoning"))
+        is_repeat = type(part) is before
         before = None
         if isinstance(part, str):
             out += [TextChunk(piece) for piece in _cut(part, size)]
-        elif isinstance(part, Text):
-            out += [TextChunk(piece) for piece in _cut(part.text, size)]
+        elif isinstance(part, (Text, Reasoning)):
+            kind: PartKind = "text" if isinstance(part, Text) else "reasoning"
+            if is_repeat:  # without a PartEndChunk, the two parts would be joined
+                out.append(PartEndChunk(kind))
+            chunk = TextChunk if kind == "text" else ReasoningChunk
+            out += [chunk(piece) for piece in _cut(part.text, size)]
             if part.meta is None:
-                before = Text
+                before = type(part)
             else:
-                out.append(PartEndChunk("text", part.meta))
-        elif isinstance(part, Reasoning):
-            out += [ReasoningChunk(piece) for piece in _cut(part.text, size)]
-            if part.meta is None:
-                before = Reasoning
-            else:
-                out.append(PartEndChunk("reasoning", part.meta))
+                out.append(PartEndChunk(kind, part.meta))
         elif isinstance(part, ToolCall):
             out += _call_chunks(part, next(calls), size, numbers)
-        elif isinstance(part, (Source, Image, File)):
-            out.append(_whole_chunk(part))
+        elif isinstance(part, Source):
+            out.append(SourceChunk(part))
+        elif isinstance(part, (Image, File)):
+            out.append(FileChunk(part))
         else:
             out.append(part)
     return out
-
-
-def _whole_chunk(part: Source | Image | File) -> SourceChunk | FileChunk:
-    return SourceChunk(part) if isinstance(part, Source) else FileChunk(part)
 
 
 def _call_chunks(part: ToolCall, index: int, size: int, numbers: Numbers) -> list[ToolCallChunk]:

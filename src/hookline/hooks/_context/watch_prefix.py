@@ -14,12 +14,13 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from hookline import ChatRequest, ModelRequest, ModelResponse, Proceed, Run, Usage, define_hook
-from hookline.hooks._common import Hooks, PerChat
+from hookline import ChatRequest, ModelRequest, ModelResponse, Run, Usage, define_hook
+from hookline.hooks._common import Add, CallModel, Hooks, PerChat
 from hookline.models import Prefix, PrefixMeter
 from hookline.points import AroundRequest, OnHook, check_number
 
@@ -120,9 +121,7 @@ class _Watcher:
                     if getattr(before, field) != getattr(after, field):
                         names[field] = ctx.hook
 
-    async def around(
-        self, ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
-    ) -> ModelResponse:
+    async def around(self, ctx: AroundRequest[Any], proceed: CallModel) -> ModelResponse:
         """Wrap all other wrappers: compare the stages when all have ended."""
         step = self.steps.of(ctx.run)
         step.begin(ctx.iteration)
@@ -131,9 +130,7 @@ class _Watcher:
             await self._compare(ctx, step, step.request, response.usage)
         return response
 
-    async def send(
-        self, ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
-    ) -> ModelResponse:
+    async def send(self, ctx: AroundRequest[Any], proceed: CallModel) -> ModelResponse:
         """Note the request as it is sent, inside all other wrappers."""
         self.steps.of(ctx.run).request = ctx.request
         return await proceed()
@@ -257,20 +254,10 @@ def watch_prefix(
     check_number("tokens", tokens, whole=True)
     watcher = _Watcher(tokens, report)
 
-    def hook(point: Any, function: Any, priority: int = 0) -> Any:
-        return define_hook(
-            point,
-            function,
-            name=NAME,
-            priority=priority,
-            on_error="log",
-            inherit=inherit,
-            required=required,
-        )
-
+    add: Add = partial(define_hook, name=NAME, inherit=inherit, required=required)
     return (
-        define_hook("onHook", watcher.on_hook, name=NAME, inherit=inherit, required=required),
-        hook("aroundRequest", watcher.around, OUTERMOST),
-        hook("aroundRequest", watcher.send, -OUTERMOST),
-        watcher.steps.forget(NAME, inherit=inherit, required=required),
+        add("onHook", watcher.on_hook),
+        add("aroundRequest", watcher.around, priority=OUTERMOST, on_error="log"),
+        add("aroundRequest", watcher.send, priority=-OUTERMOST, on_error="log"),
+        watcher.steps.forget(add),
     )

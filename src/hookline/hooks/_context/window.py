@@ -8,6 +8,7 @@ its result, because it counts in groups: a user message, or an answer with the r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -23,7 +24,7 @@ from hookline import (
     define_hook,
 )
 from hookline.errors import UsageError
-from hookline.hooks._common import Hooks, tool_names
+from hookline.hooks._common import Add, Hooks, tool_names
 from hookline.points import Compaction, OnToolCallError, OnToolCallResult, PreRequest, check_number
 
 NAME: Final = "window"
@@ -169,7 +170,6 @@ def truncate(
     check_number("tail", tail, whole=True)
     if tail > limit:
         raise UsageError(f"truncate({limit!r}, tail={tail!r}): tail must be at most limit")
-    only = tool_names(tools)
 
     def cut(text: str) -> str:
         excess = len(text) - limit
@@ -188,12 +188,9 @@ def truncate(
     def error(ctx: OnToolCallError[Any]) -> ToolFailure:
         return ctx.error.replace(message=cut(ctx.error.message))
 
-    name = "truncate"
+    only = tool_names(tools)
+    add: Add = partial(define_hook, name="truncate", inherit=inherit, required=required)
     return (
-        define_hook(
-            "onToolCallResult", result, name=name, tools=only, inherit=inherit, required=required
-        ),
-        define_hook(
-            "onToolCallError", error, name=name, tools=only, inherit=inherit, required=required
-        ),
+        add("onToolCallResult", result, tools=only),
+        add("onToolCallError", error, tools=only),
     )

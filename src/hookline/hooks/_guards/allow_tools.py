@@ -5,11 +5,12 @@ The model sees each refusal, and the chat continues. If the check fails, its cal
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from hookline import Deny, ModelRequest, define_hook
 from hookline.errors import UsageError
-from hookline.hooks._common import GUARD, LAST, Hooks
+from hookline.hooks._common import GUARD, LAST, Add, Hooks
 from hookline.points import PreRequest, PreToolCall, matches
 
 
@@ -38,26 +39,7 @@ def allow_tools(
             return None
         return Deny(f"tool {ctx.call.name!r} is not allowed here")
 
-    guard = define_hook(
-        "preToolCall",
-        check,
-        name="allow_tools",
-        priority=GUARD,
-        on_error="deny",
-        inherit=inherit,
-        required=required,
-    )
-    if not hide:
-        return (guard,)
-    # Runs last, so that it also checks the tools that other hooks add.
-    return (
-        guard,
-        define_hook(
-            "preRequest",
-            offer,
-            name="allow_tools",
-            priority=LAST,
-            inherit=inherit,
-            required=required,
-        ),
-    )
+    add: Add = partial(define_hook, name="allow_tools", inherit=inherit, required=required)
+    guard = add("preToolCall", check, priority=GUARD, on_error="deny")
+    # `offer` runs last, so that it also checks the tools that other hooks add.
+    return (guard, add("preRequest", offer, priority=LAST)) if hide else (guard,)

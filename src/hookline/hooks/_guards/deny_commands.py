@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
-from hookline import Deny, ToolCall, define_hook
+from hookline import Deny, define_hook
 from hookline.errors import UsageError
-from hookline.hooks._common import GUARD, Hooks, not_by_the_provider, tool_names
+from hookline.hooks._common import GUARD, Add, Hooks, not_by_the_provider, tool_names
 from hookline.hooks._guards.shell_commands import (
     Command,
     command_of,
@@ -52,36 +53,18 @@ def deny_commands(
             runs_together(pieces, pattern) for pieces in pieces_in(where)
         )
 
-    def refusal(call: ToolCall) -> str | None:
-        where = call.arguments if argument is None else call.arguments.get(argument)
+    def check(ctx: PreToolCall[Any]) -> Deny | None:
+        arguments = ctx.call.arguments
+        where = arguments if argument is None else arguments.get(argument)
         for command, pattern in denied:
             if finds(pattern, where):
                 label = command if isinstance(command, str) else command.pattern
-                return f"a command like {label!r} is not allowed; continue without it"
+                return Deny(f"a command like {label!r} is not allowed; continue without it")
         return None
 
-    def check(ctx: PreToolCall[Any]) -> Deny | None:
-        why = refusal(ctx.call)
-        return None if why is None else Deny(why)
-
-    name = "deny_commands"
-    return (
-        define_hook(
-            "preToolCall",
-            check,
-            name=name,
-            priority=GUARD,
-            on_error="deny",
-            tools=only,
-            inherit=inherit,
-            required=required,
-        ),
-        *(
-            (not_by_the_provider(name, only, inherit=inherit, required=required),)
-            if only is not None
-            else ()
-        ),
-    )
+    add: Add = partial(define_hook, name="deny_commands", inherit=inherit, required=required)
+    guard = add("preToolCall", check, priority=GUARD, on_error="deny", tools=only)
+    return (guard,) if only is None else (guard, not_by_the_provider(add, "deny_commands", only))
 
 
 def _search_for(command: Any) -> Command | re.Pattern[str]:

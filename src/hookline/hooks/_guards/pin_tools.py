@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from hookline import Deny, ModelRequest, Tool, define_hook
 from hookline.errors import UsageError
-from hookline.hooks._common import GUARD, LAST, Hooks
+from hookline.hooks._common import GUARD, LAST, Add, Hooks
 from hookline.points import PreRequest, PreToolCall, matches
 
 
@@ -51,22 +52,9 @@ def pin_tools(
         tools = tuple(tool for tool in ctx.request.tools if not is_refused(tool))
         return ctx.request.replace(tools=tools) if len(tools) < len(ctx.request.tools) else None
 
-    guard = define_hook(
-        "preToolCall",
-        check,
-        name="pin_tools",
-        priority=GUARD,
-        on_error="deny",
-        tools=names or None,
-        inherit=inherit,
-        required=required,
-    )
-    if not hide:
-        return (guard,)
-    hides = define_hook(
-        "preRequest", offer, name="pin_tools", priority=LAST, inherit=inherit, required=required
-    )
-    return (guard, hides)
+    add: Add = partial(define_hook, name="pin_tools", inherit=inherit, required=required)
+    guard = add("preToolCall", check, priority=GUARD, on_error="deny", tools=names or None)
+    return (guard, add("preRequest", offer, priority=LAST)) if hide else (guard,)
 
 
 def _read(pins: Mapping[str, str] | str | os.PathLike[str]) -> dict[str, str]:

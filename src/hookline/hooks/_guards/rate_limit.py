@@ -15,9 +15,9 @@ from threading import RLock
 from time import monotonic
 from typing import Any, Final, Literal
 
-from hookline import Deny, HookDef, Run, define_hook
+from hookline import Deny, Run, define_hook
 from hookline.errors import UsageError
-from hookline.hooks._common import GUARD, LAST, Hooks, PerChat
+from hookline.hooks._common import GUARD, LAST, Add, Hooks, PerChat
 from hookline.points import OnChatEnd, OnChatStart, PreToolCall
 
 By = Literal["tool", "conversation", "chat"] | Callable[[PreToolCall[Any]], Hashable]
@@ -131,24 +131,14 @@ def rate_limit(
 
     if not callable(by) and by not in ("tool", "conversation", "chat"):
         raise UsageError(f"by={by!r} must be 'tool', 'conversation', 'chat' or a function")
-    guard = define_hook(
-        "preToolCall",
-        check,
-        name="rate_limit",
-        priority=GUARD - 10,  # after other guards, so that calls that they refuse do not count
-        on_error="deny",
-        tools=tools,
-        inherit=inherit,
-        required=required,
-    )
+    add: Add = partial(define_hook, name="rate_limit", inherit=inherit, required=required)
+    # After other guards, so that calls that they refuse do not count.
+    guard = add("preToolCall", check, priority=GUARD - 10, on_error="deny", tools=tools)
     if callable(by) or by == "tool":
         return (guard,)
-    add: Callable[..., HookDef] = partial(
-        define_hook, name="rate_limit", inherit=inherit, required=required
-    )
     return (
         guard,
         add("onChatStart", begin, priority=GUARD),
         add("onChatEnd", end, priority=LAST),
-        roots.forget("rate_limit", inherit=inherit, required=required),
+        roots.forget(add),
     )

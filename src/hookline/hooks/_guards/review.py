@@ -11,6 +11,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from time import time
@@ -20,9 +21,9 @@ import msgspec
 
 from hookline import Agent, Approve, Ask, Deny, Run, ToolCall, UserMessage, define_hook
 from hookline.errors import UsageError
-from hookline.hooks._common import LAST, Hooks, not_by_the_provider, tool_names
+from hookline.hooks._common import LAST, Add, Hooks, not_by_the_provider, tool_names
 from hookline.hooks._logs.jsonl_file import Lines
-from hookline.models import Model
+from hookline.models import Model, model_name
 from hookline.points import OnApproval, PreToolCall
 
 Decision = Literal["approve", "ask", "deny"]
@@ -78,7 +79,9 @@ def review(
             f"review(may={may!r}) must contain only {', '.join(map(repr, DECISIONS))}; pass a "
             "collection, as in may={'ask', 'deny'}"
         )
-    agent = by if isinstance(by, Agent) else _reviewer(by, instructions)
+    agent = by
+    if not isinstance(agent, Agent):
+        agent = Agent(agent, name=NAME, system=instructions, output=Review)
     lines = None if record is None else Lines(Path(record), fsync=False, clock=clock)
     names = tool_names(tools)
 
@@ -99,36 +102,14 @@ def review(
         kind = "approve" if isinstance(ctx.decision, Approve) else "deny"
         await _write(lines, ctx.run, ctx.request.call, answer=kind, by=ctx.decision.by)
 
-    hooks: Hooks = (
-        define_hook(
-            "preToolCall",
-            check,
-            name=NAME,
-            priority=LAST,  # it sees the call as the other hooks left it, and their questions
-            on_error="deny",
-            tools=names,
-            inherit=inherit,
-            required=required,
-        ),
-    )
+    add: Add = partial(define_hook, name=NAME, inherit=inherit, required=required)
+    # The guard sees the call as the other hooks left it, and their questions.
+    hooks = [add("preToolCall", check, priority=LAST, on_error="deny", tools=names)]
     if names is not None:
-        hooks += (not_by_the_provider(NAME, names, inherit=inherit, required=required),)
+        hooks.append(not_by_the_provider(add, NAME, names))
     if lines is not None:
-        hooks += (
-            define_hook(
-                "onApproval",
-                note_answer,
-                name=NAME,
-                priority=LAST,
-                inherit=inherit,
-                required=required,
-            ),
-        )
-    return hooks
-
-
-def _reviewer(by: Model | str, instructions: str) -> Agent[Any]:
-    return Agent(by, name=NAME, system=instructions, output=Review)
+        hooks.append(add("onApproval", note_answer, priority=LAST))
+    return tuple(hooks)
 
 
 def _effect(
@@ -148,7 +129,7 @@ def _effect(
 
 
 def _by(model: Model) -> str:
-    return f"{NAME}:{getattr(model, 'name', None) or type(model).__name__}"
+    return f"{NAME}:{model_name(model)}"
 
 
 async def _review(agent: Agent[Any], ctx: PreToolCall[Any], seconds: float) -> Review | None:

@@ -18,16 +18,13 @@ from typing import Any
 from hookline import (
     AssistantMessage,
     Deny,
-    HookDef,
-    Proceed,
     Run,
     ToolCall,
     ToolFailure,
     ToolMessage,
-    ToolResult,
     define_hook,
 )
-from hookline.hooks._common import LAST, Hooks
+from hookline.hooks._common import LAST, Add, Hooks, Outcome, RunTool
 from hookline.hooks._logs.jsonl_file import Lines
 from hookline.points import AroundToolCall, OnApproval, OnChatEnd, OnChatStart, OnMessage
 
@@ -75,9 +72,7 @@ def audit(
             ctx.run, f"{message.role} message", id=message.id, **more, text=content_of(message.text)
         )
 
-    async def tool_call(
-        ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, ToolResult | ToolFailure]
-    ) -> ToolResult | ToolFailure:
+    async def tool_call(ctx: AroundToolCall[Any], proceed: RunTool) -> Outcome:
         call = ctx.call
         arguments = content_of(call.arguments)
         await add_line(ctx.run, "tool started", call=call.id, tool=call.name, arguments=arguments)
@@ -106,9 +101,7 @@ def audit(
         what = f"chat {ctx.outcome}"
         await add_line(ctx.run, what, error=error, tokens=tokens, seconds=seconds)
 
-    add: Callable[..., HookDef] = partial(
-        define_hook, name="audit", inherit=inherit, required=required
-    )
+    add: Add = partial(define_hook, name="audit", inherit=inherit, required=required)
     return (
         add("onChatStart", start, priority=LAST),
         add("onMessage", message, priority=LAST),

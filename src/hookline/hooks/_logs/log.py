@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from typing import Any
 
-from hookline import HookDef, Proceed, ToolCall, ToolFailure, ToolResult, define_hook
-from hookline.hooks._common import INFRASTRUCTURE, Hooks
+from hookline import ToolFailure, define_hook
+from hookline.hooks._common import INFRASTRUCTURE, Add, Hooks, Outcome, RunTool
 from hookline.points import (
     AroundToolCall,
     OnChatEnd,
@@ -52,9 +52,7 @@ def log(
         calls = len(ctx.results)
         tell(ctx, "step %d: %s, %d calls", ctx.iteration, ctx.response.finish_reason, calls)
 
-    async def tool_call(
-        ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, ToolResult | ToolFailure]
-    ) -> ToolResult | ToolFailure:
+    async def tool_call(ctx: AroundToolCall[Any], proceed: RunTool) -> Outcome:
         label = cut(ctx.call.arguments) if content else ctx.call.id
         tell(ctx, "tool %s(%s) started", ctx.call.name, label)
         start = perf_counter()
@@ -74,26 +72,13 @@ def log(
         chat, tokens = ctx.run.chat_id, ctx.usage.total_tokens
         tell(ctx, text, chat, ctx.outcome, error, tokens, ctx.duration, at=at)
 
-    add: Callable[..., HookDef] = define_hook
-    points: list[tuple[str, Callable[..., Any]]] = [
-        ("onChatStart", start),
-        ("onStep", step),
-        ("aroundToolCall", tool_call),
-        ("onStatus", status),
-        ("onChatEnd", end),
-    ]
-    if content:
-        points.insert(1, ("onMessage", message))
-    return tuple(
-        add(
-            point,
-            fn,
-            name="log",
-            priority=INFRASTRUCTURE,
-            on_error="log",
-            inherit=inherit,
-            required=required,
-            **({"observes": True} if point == "aroundToolCall" else {}),
-        )
-        for point, fn in points
+    options: Any = {"priority": INFRASTRUCTURE, "on_error": "log"}
+    add: Add = partial(define_hook, name="log", inherit=inherit, required=required, **options)
+    return (
+        add("onChatStart", start),
+        *((add("onMessage", message),) if content else ()),
+        add("onStep", step),
+        add("aroundToolCall", tool_call, observes=True),
+        add("onStatus", status),
+        add("onChatEnd", end),
     )

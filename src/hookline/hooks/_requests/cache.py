@@ -7,16 +7,70 @@ replayed from the cache.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
-from typing import Any, cast
+from time import monotonic
+from typing import Any, Protocol, cast
 
 import msgspec
 
-from hookline import AssistantMessage, ModelRequest, ModelResponse, Proceed, define_hook
-from hookline.hooks._common import INFRASTRUCTURE, Hooks
-from hookline.hooks._requests.cache_store import CacheStore, MemoryCache
+from hookline import AssistantMessage, ModelRequest, ModelResponse, define_hook
+from hookline.hooks._common import INFRASTRUCTURE, Add, CallModel, Hooks
 from hookline.points import AroundRequest
+
+
+class CacheStore(Protocol):
+    """A store of answers: `MemoryCache`, or any object with these two methods."""
+
+    async def get(self, key: str, /) -> bytes | None:
+        """Return the bytes that are stored under this key; None if there are no bytes."""
+        ...
+
+    async def set(self, key: str, value: bytes, /) -> None:
+        """Store the bytes under this key. The store decides how long it keeps the bytes."""
+        ...
+
+
+class MemoryCache:
+    """A cache that keeps the `size` most recently used answers.
+
+    Answers expire after `ttl` seconds.
+    """
+
+    def __init__(
+        self,
+        size: int = 1024,
+        *,
+        ttl: float | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._size = size
+        self._ttl = ttl
+        self._clock = clock
+        self._entries: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
+
+    async def get(self, key: str, /) -> bytes | None:
+        """Return the bytes that are stored under this key; None if they are missing or expired."""
+        start, value = self._entries.get(key, (0.0, None))
+        if value is None:
+            return None
+        if self._ttl is not None and self._clock() - start >= self._ttl:
+            del self._entries[key]
+            return None
+        self._entries.move_to_end(key)
+        return value
+
+    async def set(self, key: str, value: bytes, /) -> None:
+        """Store the bytes; if the cache is full, remove the least recently used entries."""
+        self._entries[key] = (self._clock(), value)
+        self._entries.move_to_end(key)
+        while len(self._entries) > self._size:
+            self._entries.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
 
 def request_key(request: ModelRequest) -> str:
@@ -67,9 +121,7 @@ def cache(
     """
     answers: CacheStore = store if store is not None else MemoryCache()
 
-    async def answer(
-        ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
-    ) -> ModelResponse:
+    async def answer(ctx: AroundRequest[Any], proceed: CallModel) -> ModelResponse:
         name = key(ctx.request)
         if name is None:
             return await proceed()
@@ -82,13 +134,5 @@ def cache(
             await answers.set(name, response.to_json())
         return response
 
-    hook = define_hook(
-        "aroundRequest",
-        answer,
-        name="cache",
-        priority=priority,
-        on_error="log",
-        inherit=inherit,
-        required=required,
-    )
-    return (hook,)
+    add: Add = partial(define_hook, name="cache", inherit=inherit, required=required)
+    return (add("aroundRequest", answer, priority=priority, on_error="log"),)

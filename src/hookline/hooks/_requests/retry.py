@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
-from hookline import Model, ModelRequest, ModelResponse, Proceed, define_hook
+from hookline import Model, ModelRequest, ModelResponse, define_hook
 from hookline.errors import ModelError, StopChat, UsageError
-from hookline.hooks._common import INFRASTRUCTURE, Hooks
+from hookline.hooks._common import INFRASTRUCTURE, Add, CallModel, Hooks
+from hookline.models import model_name
 from hookline.points import AroundRequest
 
 On = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
@@ -59,9 +61,7 @@ def retry(
         raise UsageError(f"attempts={attempts!r} must be at least 1")
     helps = _says(on)
 
-    async def again(
-        ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
-    ) -> ModelResponse:
+    async def again(ctx: AroundRequest[Any], proceed: CallModel) -> ModelResponse:
         for attempt in range(1, attempts):
             try:
                 return await proceed()
@@ -76,10 +76,8 @@ def retry(
             await sleep(wait)
         return await proceed()
 
-    hook = define_hook(
-        "aroundRequest", again, name="retry", priority=priority, inherit=inherit, required=required
-    )
-    return (hook,)
+    add: Add = partial(define_hook, name="retry", inherit=inherit, required=required)
+    return (add("aroundRequest", again, priority=priority),)
 
 
 def fallback(
@@ -106,9 +104,7 @@ def fallback(
             )
     helps = _says(on)
 
-    async def others(
-        ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
-    ) -> ModelResponse:
+    async def others(ctx: AroundRequest[Any], proceed: CallModel) -> ModelResponse:
         request: ModelRequest = ctx.request
         for model in models:
             try:
@@ -117,20 +113,13 @@ def fallback(
                 if not helps(exc):
                     raise
                 why = _why(exc)
-            data = {"from": _name(request.model), "to": _name(model)}
+            data = {"from": model_name(request.model), "to": model_name(model)}
             await ctx.run.status("falling-back", {**data, **why})
             request = ctx.request.replace(model=model)
         return await proceed(request)
 
-    hook = define_hook(
-        "aroundRequest",
-        others,
-        name="fallback",
-        priority=priority,
-        inherit=inherit,
-        required=required,
-    )
-    return (hook,)
+    add: Add = partial(define_hook, name="fallback", inherit=inherit, required=required)
+    return (add("aroundRequest", others, priority=priority),)
 
 
 def _why(exc: Exception) -> dict[str, Any]:
@@ -138,7 +127,3 @@ def _why(exc: Exception) -> dict[str, Any]:
     details = {key: getattr(exc, key, None) for key in ("status", "code")}
     data = {key: value for key, value in details.items() if isinstance(value, (int, str))}
     return {"error": type(exc).__name__, **data}
-
-
-def _name(model: Model) -> str:
-    return str(getattr(model, "name", None) or type(model).__name__)

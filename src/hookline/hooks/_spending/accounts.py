@@ -15,8 +15,9 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, cast, runtime_check
 
 import msgspec
 
-from hookline import ModelRequest, ModelResponse, Proceed, Run, Stop, Usage
+from hookline import ModelRequest, ModelResponse, Run, Stop, Usage
 from hookline.errors import UsageError
+from hookline.hooks._common import CallModel
 from hookline.hooks._context.window import rough_tokens
 from hookline.models import PriceFunction, model_name
 from hookline.points import AroundRequest, OnChatEnd, OnResponse, OnStatus, PreRequest
@@ -87,9 +88,7 @@ class Spending:
         self._write(ctx.run, owner, _Reservation(account, amount))
         return None
 
-    async def call(
-        self, ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
-    ) -> ModelResponse:
+    async def call(self, ctx: AroundRequest[Any], proceed: CallModel) -> ModelResponse:
         """Settle the cost of a model call; a call that is repeated reserves again."""
         run, owner = ctx.run, self._owner(ctx.run)
         mine = self._read(run, owner)
@@ -116,19 +115,12 @@ class Spending:
         self._settle(run, owner, mine)
         return response
 
-    async def give_back_unused(self, ctx: OnResponse[Any]) -> None:
-        """Give back the reservation of an answer for which no model was called."""
-        await self._give_back(ctx.run)
-
-    async def end(self, ctx: OnChatEnd[Any]) -> None:
-        """Give back the reservation of a call that never began."""
-        await self._give_back(ctx.run)
-
-    async def _give_back(self, run: Run[Any]) -> None:
-        owner = self._owner(run)
-        mine = self._read(run, owner)
+    async def give_back_unused(self, ctx: OnResponse[Any] | OnChatEnd[Any]) -> None:
+        """Give back the reservation of a call that never began, or of an answer by a hook."""
+        owner = self._owner(ctx.run)
+        mine = self._read(ctx.run, owner)
         if mine is not None and mine.phase == "open":
-            self._settle(run, owner, mine)
+            self._settle(ctx.run, owner, mine)
             await self._ledger.spend(mine.account, -mine.amount)
 
     async def summarized(self, ctx: OnStatus[Any]) -> None:

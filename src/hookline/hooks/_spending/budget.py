@@ -10,22 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import Any
 
 from hookline import (
-    HookDef,
     MemoryStore,
-    Proceed,
     Run,
     Stop,
-    ToolCall,
-    ToolFailure,
-    ToolResult,
     Usage,
     define_hook,
 )
 from hookline.errors import UsageError
-from hookline.hooks._common import GUARD, LAST, Hooks, PerChat
+from hookline.hooks._common import GUARD, LAST, Add, Hooks, Outcome, PerChat, RunTool
 from hookline.hooks._spending.accounts import By, Ledger, Period, Spending, check_shared, no_price
 from hookline.hooks._spending.usage_meter import Meter
 from hookline.models import PriceFunction, Prices, model_name, price_function
@@ -41,7 +36,6 @@ from hookline.points import (
 )
 
 Amounts = tuple[float | None, float | None, float | None, float | None]
-Add: TypeAlias = Callable[..., HookDef]
 COST = "cost_limit"
 WORDS = (
     ("steps_limit", "step limit reached: {:g}/{:g}"),
@@ -92,7 +86,7 @@ def budget(
     limits: Amounts = (steps, tokens, seconds, None if is_shared else cost)
     if any(limit is not None for limit in limits):
         mine = _PerChat(limits, count, price, rate, say, clock)
-        hooks += mine.hooks(add, mine.meters.forget("budget", inherit=inherit, required=required))
+        hooks += mine.hooks(add)
     if is_shared:
         if cost is None or rate is None:
             raise UsageError(
@@ -105,10 +99,10 @@ def budget(
             add("aroundRequest", spending.call, priority=LAST),
             add("onResponse", spending.give_back_unused, priority=GUARD),
             add("onStatus", spending.summarized),
-            add("onChatEnd", spending.end),
+            add("onChatEnd", spending.give_back_unused),
         )
     if finish_reasons:
-        hooks += (add("onStep", _Finished(finish_reasons), priority=-GUARD),)
+        hooks += (add("onStep", partial(_finished, finish_reasons), priority=-GUARD),)
     return hooks
 
 
@@ -133,7 +127,7 @@ class _PerChat:
             lambda run: Meter(run, clock, self.meters.find(run.parent_chat_id), rate)
         )
 
-    def hooks(self, add: Add, forget: HookDef) -> Hooks:
+    def hooks(self, add: Add) -> Hooks:
         return (
             add("onChatStart", self.begin, priority=GUARD),
             add("preRequest", self.before, priority=GUARD),
@@ -142,7 +136,7 @@ class _PerChat:
             add("aroundToolCall", self.tool_call, priority=GUARD),
             add("onStep", self.after, priority=GUARD),
             add("onChatEnd", self.end),
-            forget,
+            self.meters.forget(add),
         )
 
     def begin(self, ctx: OnChatStart[Any]) -> None:
@@ -166,9 +160,7 @@ class _PerChat:
             self._check_price(ctx.response.usage, *models)
         self.meters.of(ctx.run).note(None, *models)
 
-    async def tool_call(
-        self, ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, ToolResult | ToolFailure]
-    ) -> ToolResult | ToolFailure:
+    async def tool_call(self, ctx: AroundToolCall[Any], proceed: RunTool) -> Outcome:
         self.meters.of(ctx.run)  # for a sub-agent that the tool may call, also in a later process
         return await proceed()
 
@@ -200,14 +192,9 @@ class _PerChat:
         return None
 
 
-class _Finished:
-    """The hook that ends a chat after an answer with one of these finish reasons."""
-
-    def __init__(self, reasons: Collection[str]) -> None:
-        self._reasons = reasons
-
-    def __call__(self, ctx: OnStep[Any]) -> Stop | None:
-        return Stop("finish_reason") if ctx.response.finish_reason in self._reasons else None
+def _finished(reasons: Collection[str], ctx: OnStep[Any]) -> Stop | None:
+    """End a chat after an answer with one of these finish reasons."""
+    return Stop("finish_reason") if ctx.response.finish_reason in reasons else None
 
 
 def _check(limits: Amounts, finish_reasons: Collection[str], price: object, count: object) -> None:

@@ -13,9 +13,9 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, Final, TypeAlias
 
-from hookline import ModelRequest, ModelResponse, Proceed, Run, Stop, define_hook
+from hookline import ModelResponse, Run, Stop, define_hook
 from hookline.errors import StopChat, UsageError
-from hookline.hooks._common import LAST, Hooks, PerChat
+from hookline.hooks._common import LAST, Add, CallModel, Hooks, PerChat
 from hookline.models import Delta, PartEndChunk, TextChunk
 from hookline.points import AroundRequest, OnDelta, check_number
 
@@ -44,7 +44,7 @@ def by_sentence(
     if not callable(check):
         raise UsageError(f"by_sentence({check!r}): pass a function that takes a sentence and a run")
     buffers = PerChat[list[str]](lambda run: [""])
-    add = partial(define_hook, name=name, inherit=inherit, required=required)
+    add: Add = partial(define_hook, name=name, inherit=inherit, required=required)
 
     async def delta(ctx: OnDelta[Any]) -> tuple[Delta, ...] | None:
         piece = ctx.delta
@@ -62,9 +62,7 @@ def by_sentence(
                 out.append(TextChunk(result))
         return (*out, piece) if ends else tuple(out)
 
-    async def request(
-        ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
-    ) -> ModelResponse:
+    async def request(ctx: AroundRequest[Any], proceed: CallModel) -> ModelResponse:
         try:
             return await proceed()
         finally:
@@ -73,7 +71,7 @@ def by_sentence(
     return (
         add("aroundRequest", request, priority=LAST),
         add("onDelta", delta, priority=LAST),
-        buffers.forget(name, inherit=inherit, required=required),
+        buffers.forget(add),
     )
 
 

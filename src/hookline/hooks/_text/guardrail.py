@@ -15,18 +15,16 @@ from typing import Any, Final, Literal, NamedTuple, overload
 from hookline import (
     AssistantMessage,
     Deny,
-    HookDef,
     Message,
     ModelRequest,
     ModelResponse,
-    Proceed,
     Run,
     Stop,
     UserMessage,
     define_hook,
 )
 from hookline.errors import StopChat, UsageError
-from hookline.hooks._common import GUARD, LAST, Hooks, PerChat
+from hookline.hooks._common import GUARD, LAST, Add, CallModel, Hooks, PerChat
 from hookline.hooks._text.guardrail_checks import Finding, judged
 from hookline.points import (
     AroundRequest,
@@ -111,14 +109,13 @@ def guardrail(
     if not text.strip():
         raise UsageError(f"guardrail(text={text!r}): text must not be empty; the user sees it")
     judge = partial(judged, check, timeout, text, name)
-    add: Callable[..., HookDef] = partial(
-        define_hook, name=name, inherit=inherit, required=required
-    )
+    add: Add = partial(define_hook, name=name, inherit=inherit, required=required)
     if on == "output":
-        return (_output(judge, on_fail, live, name, inherit, required),)
+        check_answer = partial(_check_answer, judge, name, on_fail)
+        return (add("onResponse", check_answer, priority=LAST, withhold=not live),)
     steer = add("preSteer", partial(_steer, judge, name), priority=GUARD)
     if parallel:
-        return (*_Input(judge, name).hooks(add, inherit, required), steer)
+        return (*_Input(judge, name).hooks(add), steer)
 
     async def first(ctx: PreChat[Any]) -> Stop | None:
         finding = await judge(ctx.request.message, ctx.run)
@@ -142,24 +139,14 @@ async def _steer(judge: Any, name: str, ctx: PreSteer[Any]) -> Deny | None:
     return Deny(finding.text)
 
 
-def _output(
-    judge: Any, on_fail: str, live: bool, name: str, inherit: bool, required: bool
-) -> HookDef:
-    async def check(ctx: OnResponse[Any]) -> Guide | None:
-        if not ctx.response.text.strip():
-            return None
-        finding = await judge(ctx.response, ctx.run)
-        if finding is not None:
-            await _tell(ctx.run, name, "output", finding)
-            if on_fail == "guide" and finding.why == "tripped":
-                return Guide(finding.text)
-            raise StopChat(REASON, finding.text)
+async def _check_answer(judge: Any, name: str, on_fail: str, ctx: OnResponse[Any]) -> Guide | None:
+    finding = await judge(ctx.response, ctx.run) if ctx.response.text.strip() else None
+    if finding is None:
         return None
-
-    return HookDef(
-        "onResponse", check, name=name, priority=LAST, inherit=inherit, required=required,
-        withhold=not live,
-    )  # fmt: skip
+    await _tell(ctx.run, name, "output", finding)
+    if on_fail == "guide" and finding.why == "tripped":
+        return Guide(finding.text)
+    raise StopChat(REASON, finding.text)
 
 
 class Trip(NamedTuple):
@@ -177,13 +164,13 @@ class _Input:
         self._name = name
         self._checks = PerChat(lambda run: set[bool]())
 
-    def hooks(self, add: Callable[..., HookDef], inherit: bool, required: bool) -> Hooks:
+    def hooks(self, add: Add) -> Hooks:
         return (
             add("preRequest", self.leave_out, priority=GUARD),
             add("aroundRequest", self.request, priority=GUARD),
             add("onResponse", self.after, priority=GUARD),
             add("preMessage", self.remember, priority=GUARD),
-            self._checks.forget(self._name, inherit=inherit, required=required),
+            self._checks.forget(add),
         )
 
     def leave_out(self, ctx: PreRequest[Any]) -> ModelRequest | None:
@@ -200,9 +187,7 @@ class _Input:
                 rest.append(message)
         return ctx.request.replace(messages=tuple(rest))
 
-    async def request(
-        self, ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
-    ) -> ModelResponse:
+    async def request(self, ctx: AroundRequest[Any], proceed: CallModel) -> ModelResponse:
         messages = self._open(ctx.run, ctx.iteration)
         if not messages:
             return await proceed()
@@ -288,7 +273,7 @@ class _Input:
 
 
 async def _until_tripped(
-    task: asyncio.Task[Trip | None], proceed: Proceed[ModelRequest, ModelResponse]
+    task: asyncio.Task[Trip | None], proceed: CallModel
 ) -> ModelResponse | None:
     """Return the model's answer; None if the check tripped first and the call was cancelled."""
     loop = asyncio.get_running_loop()

@@ -16,7 +16,6 @@ from hookline import (
     Deny,
     Message,
     MessageChanges,
-    ModelRequest,
     ModelResponse,
     Proceed,
     Reasoning,
@@ -28,7 +27,7 @@ from hookline import (
     UserMessage,
     define_hook,
 )
-from hookline.hooks._common import LAST, Hooks, PerChat
+from hookline.hooks._common import LAST, Add, CallModel, Hooks, Outcome, PerChat, RunTool
 from hookline.hooks._text.redact_objects import Clean
 from hookline.hooks._text.text_redactor import Pieces, Redactor, Replacement
 from hookline.models import (
@@ -79,7 +78,7 @@ def redact(
     """
     mine = _Hooks(Redactor(patterns, values, replacement, hold, words), arguments)
     # All hooks have the same name.
-    add: Any = partial(define_hook, name="redact", inherit=inherit, required=required)
+    add: Add = partial(define_hook, name="redact", inherit=inherit, required=required)
     return (
         add("aroundChat", mine.chat, priority=-LAST),
         add("aroundRequest", mine.request, priority=LAST),
@@ -92,7 +91,7 @@ def redact(
         add("onToolCallError", mine.error, priority=LAST),
         add("preMessage", mine.message, priority=LAST, keeps_deltas=True),
         add("preMessageUpdate", mine.update, priority=LAST),
-        mine.streams.forget("redact", inherit=inherit, required=required),
+        mine.streams.forget(add),
     )
 
 
@@ -121,9 +120,7 @@ class _Hooks:
             return response
         return response.replace(stop_reason=self._redactor.text(response.stop_reason))
 
-    async def request(
-        self, ctx: AroundRequest[Any], proceed: Proceed[ModelRequest, ModelResponse]
-    ) -> ModelResponse:
+    async def request(self, ctx: AroundRequest[Any], proceed: CallModel) -> ModelResponse:
         live = self.streams.of(ctx.run)
         live.unsigned.clear()
         try:
@@ -174,9 +171,7 @@ class _Hooks:
             return None
         return _REFUSED if ctx.again else ctx.call.replace(arguments=arguments, raw=None)
 
-    async def tool_call(
-        self, ctx: AroundToolCall[Any], proceed: Proceed[ToolCall, ToolResult | ToolFailure]
-    ) -> ToolResult | ToolFailure:
+    async def tool_call(self, ctx: AroundToolCall[Any], proceed: RunTool) -> Outcome:
         result = await proceed()
         if isinstance(result, ToolFailure):
             return self._clean.error(result)

@@ -51,11 +51,7 @@ class Redactor:
         if texts:
             self.patterns.append(re.compile("|".join(map(re.escape, texts))))
         self.searches = [(pattern, _from_run_starts(pattern)) for pattern in self.patterns]
-        if isinstance(replacement, str):
-            self._check(replacement)
-
-    def _check(self, replacement: str) -> None:
-        if self.text(replacement) != replacement:
+        if isinstance(replacement, str) and self.text(replacement) != replacement:
             raise UsageError(
                 f"redact(replacement={replacement!r}): a pattern or value matches a part of the "
                 "replacement, which would then be redacted again; choose another replacement"

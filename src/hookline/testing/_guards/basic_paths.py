@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from hookline import Approve, ModelRequest, Stop, ToolCall, ToolResult, define_hook
+from hookline import Approve, ModelRequest, Stop, ToolCall, ToolResult
 from hookline.errors import ApprovalError, HooklineError, UsageError
 from hookline.models import ProviderTool
 from hookline.points import AroundRequest, AroundToolCall, PreRequest, PreToolCall
-from hookline.testing._guards.call_path import LAST, OURS, CallPath, Walk, changing
+from hookline.testing._events import collect
+from hookline.testing._guards.call_path import CallPath, Walk, changing, last_hook
 from hookline.testing._turn import call as call_of
 
 # ── a chat ──────────────────────────────────────────────────────────────────────────────────
@@ -21,9 +22,7 @@ async def direct(path: CallPath) -> None:
 
 async def streamed(path: CallPath) -> None:
     stream = path.guarded().chat_stream("probe", approver=path.deny, deps=path.deps)
-    async with stream:
-        async for _ in stream:
-            pass
+    await collect(stream)
 
 
 async def only_hooks(path: CallPath) -> None:
@@ -38,7 +37,7 @@ async def not_offered(path: CallPath) -> None:
     def withhold(ctx: PreRequest[Any]) -> ModelRequest:
         return ctx.request.replace(tools=())
 
-    hook = define_hook("preRequest", withhold, name=OURS, priority=LAST)
+    hook = last_hook("preRequest", withhold)
     await path.chat(path.guarded(), hook, approver=path.approve)
 
 
@@ -50,7 +49,7 @@ async def beside_a_stop(path: CallPath) -> None:
         return Stop("only a probe")
 
     first = call_of(path.call.name, dict(path.harmless.arguments), call_id="first")
-    hook = define_hook("preToolCall", stop, name=OURS, priority=LAST)
+    hook = last_hook("preToolCall", stop)
     await path.chat(path.guarded([first, path.turn()]), hook, approver=path.approve)
 
 
@@ -61,8 +60,8 @@ async def changed_by_a_hook(path: CallPath) -> None:
     def change(ctx: PreToolCall[Any]) -> ToolCall:
         return ctx.call.replace(arguments=path.call.arguments)
 
-    hook = define_hook("preToolCall", change, name=OURS, priority=LAST)
-    await path.chat(path.guarded(path.turn(path.harmless)), hook)
+    agent = path.guarded(path.turn(path.harmless))
+    await path.chat(agent, last_hook("preToolCall", change))
 
 
 async def changed_by_a_wrapper(path: CallPath) -> None:
@@ -74,8 +73,8 @@ async def run_again_changed(path: CallPath) -> None:
         await proceed()
         return await proceed(ctx.call.replace(arguments=path.call.arguments))
 
-    hook = define_hook("aroundToolCall", run, name=OURS, priority=LAST)
-    await path.chat(path.guarded(path.turn(path.harmless)), hook)
+    agent = path.guarded(path.turn(path.harmless))
+    await path.chat(agent, last_hook("aroundToolCall", run))
 
 
 async def changed_by_an_approver(path: CallPath) -> None:
@@ -93,8 +92,7 @@ async def answered_by_a_hook(path: CallPath) -> None:
         path.ran = True  # it has passed the guards, which run before this hook
         return ToolResult("only a probe")
 
-    hook = define_hook("preToolCall", answer, name=OURS, priority=LAST)
-    await path.chat(path.guarded(), hook)
+    await path.chat(path.guarded(), last_hook("preToolCall", answer))
 
 
 # ── a call that was approved ────────────────────────────────────────────────────────────────
@@ -114,9 +112,8 @@ async def run_twice(path: CallPath) -> None:
         return await proceed()
 
     agent = path.guarded(scopes=path.scopes(idempotent=False))
-    hook = define_hook("aroundToolCall", run, name=OURS, priority=LAST)
     with path.refusing(HooklineError):
-        await path.chat(agent, hook, approver=path.approve)
+        await path.chat(agent, last_hook("aroundToolCall", run), approver=path.approve)
     path.count()
 
 
@@ -163,9 +160,8 @@ async def _by_the_provider(path: CallPath) -> None:
         path.ran = path.ran or any(tool.name == path.call.name for tool in tools)
         return await proceed()
 
-    hook = define_hook("aroundRequest", look, name=OURS, priority=LAST)
     with path.refusing(UsageError):
-        await path.chat(path.guarded("done"), hook)
+        await path.chat(path.guarded("done"), last_hook("aroundRequest", look))
     path.has_refused = not path.ran
 
 

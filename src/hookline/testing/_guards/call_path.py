@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from hookline import Agent, Approve, Ask, Deny, HookBus, HookDef, Scope, Tool, ToolCall, define_hook
@@ -27,6 +28,8 @@ NEXT: Final = "hookline_probe_next"  # the agent after a handoff
 OUR_TOOLS: Final = (SUB_AGENT, f"transfer_to_{NEXT}")
 LAST: Final = -1_000_000_000
 REFUSALS: Final = ("blocked", "stopped", "asked", "raised")
+last_hook: Final = partial(define_hook, name=OURS, priority=LAST)
+"""`define_hook` for a hook of a path, which runs after all others."""
 
 
 class LeftOutError(Exception):
@@ -236,7 +239,7 @@ class CallPath:
         def ask(ctx: PreToolCall[Any]) -> Ask:
             return Ask("only a probe", expires=expires)
 
-        return define_hook("preToolCall", ask, name=OURS, priority=LAST, required=required)
+        return last_hook("preToolCall", ask, required=required)
 
     async def deny(self, request: Any, run: Any) -> Deny | Approve:
         """The approver of a path: nobody approves the call, except without its secret."""
@@ -281,7 +284,17 @@ def changing(arguments: Mapping[str, Any]) -> HookDef:
     async def change(ctx: Any, proceed: Any) -> Any:
         return await proceed(ctx.call.replace(arguments=arguments))
 
-    return define_hook("aroundToolCall", change, name=OURS, priority=LAST)
+    return last_hook("aroundToolCall", change)
+
+
+def withdrawing(path: CallPath) -> Callable[[Any, Any], Awaitable[Approve]]:
+    """An approver that approves the call, while access to it is withdrawn."""
+
+    async def approve(request: Any, run: Any) -> Approve:
+        path.withdrawn = True
+        return Approve()
+
+    return approve
 
 
 def contains(value: object, text: str) -> bool:

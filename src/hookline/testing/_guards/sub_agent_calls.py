@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hookline import Approve, Conversation, Scope
-from hookline.testing._guards.call_path import NEXT, OURS, SUB_AGENT, CallPath, LeftOutError, Walk
+from hookline.testing._guards.call_path import NEXT, OURS, SUB_AGENT, CallPath, LeftOutError
 from hookline.testing._turn import call as call_of
 
 
@@ -19,17 +19,14 @@ async def in_a_sub_agent(path: CallPath) -> None:
     await path.chat(path.bare(call_of(SUB_AGENT, input="probe"), tools=tools))
 
 
-def below(levels: int) -> Walk:
-    async def walk(path: CallPath) -> None:
-        path.must_inherit()
-        agent = path.bare()
-        for _ in range(levels - 1):
-            tools = [agent.as_tool(name=SUB_AGENT)]
-            agent = path.bare(call_of(SUB_AGENT, input="probe"), tools=tools)
-        scopes = _with(path, agent.as_tool(name=SUB_AGENT))
-        await path.chat(path.guarded(call_of(SUB_AGENT, input="probe"), scopes=scopes))
-
-    return walk
+async def below(levels: int, path: CallPath) -> None:
+    path.must_inherit()
+    agent = path.bare()
+    for _ in range(levels - 1):
+        tools = [agent.as_tool(name=SUB_AGENT)]
+        agent = path.bare(call_of(SUB_AGENT, input="probe"), tools=tools)
+    scopes = _with(path, agent.as_tool(name=SUB_AGENT))
+    await path.chat(path.guarded(call_of(SUB_AGENT, input="probe"), scopes=scopes))
 
 
 async def after_a_handoff(path: CallPath) -> None:

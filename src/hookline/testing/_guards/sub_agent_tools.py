@@ -7,14 +7,16 @@ that lead there: what counts is the call itself.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from hookline import Agent, Approve, Conversation, Deny, ModelRequest, ToolCall, ToolMessage
 from hookline.errors import OutputError
-from hookline.models import Chunk, ProviderTool
+from hookline.models import ProviderTool
 from hookline.points import PreToolCall
+from hookline.testing._events import collect
 from hookline.testing._guards.call_path import LAST, OURS, CallPath, Walk, changing
 from hookline.testing._script import ScriptedModel
 from hookline.testing._turn import call as call_of
@@ -37,46 +39,37 @@ def routes(agent: Agent[Any]) -> Iterator[tuple[tuple[Any, ...], Any]]:
                 todo.append(((*way, tool), target))
 
 
-class _Leader:
-    """The model of all agents on the way: it calls the tool that leads on, and at the end the
-    tool of the probe."""
-
-    name = provider = OURS
-
-    def __init__(self, path: CallPath, turn: Any) -> None:
-        self._path = path
-        self._turn = turn
-
-    async def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:
-        async for chunk in ScriptedModel(self._answer(request)).stream(request):
-            yield chunk
-
-    def _answer(self, request: ModelRequest) -> Any:
-        names = {tool.name for tool in request.tools}
-        last = request.messages[-1]
-        hands_over = isinstance(last, ToolMessage) and self._path.leads.get(last.name) == "handoff"
-        if isinstance(last, ToolMessage) and not hands_over:
-            return "done"
-        if self._path.call.name in names:
-            return self._turn
-        leads = self._path.leads.items()
-        tool = next(((name, how) for name, how in leads if name in names), None)
-        if tool is None:
-            return "done"
-        return call_of(tool[0]) if tool[1] == "handoff" else call_of(tool[0], input="probe")
+def _answer(path: CallPath, call: ToolCall, request: ModelRequest) -> Any:
+    """The answer of each agent's model: it calls the tool that leads on, and at the end the tool
+    of the probe."""
+    names = {tool.name for tool in request.tools}
+    last = request.messages[-1]
+    if isinstance(last, ToolMessage) and path.leads.get(last.name) != "handoff":
+        return "done"
+    if call.name in names:
+        return path.turn(call)
+    for name, way in path.leads.items():
+        if name in names:
+            return call_of(name) if way == "handoff" else call_of(name, input="probe")
+    return "done"
 
 
-def _agents(path: CallPath, turn: Any = None) -> tuple[Agent[Any], Agent[Any]]:
-    """Copies of the agent and of the agent that has the tool."""
-    model = _Leader(path, path.turn() if turn is None else turn)
+def _agents(path: CallPath, call: ToolCall | None = None) -> tuple[Agent[Any], Agent[Any]]:
+    """Copies of the agent and of the agent that has the tool; `call` replaces that of the path."""
     top: Agent[Any] = path.agent.twin(
-        model=model, tools=lambda tool: tool if tool.leads else path.tool(tool)
+        model=ScriptedModel(partial(_answer, path, call or path.call), repeat=True),
+        tools=lambda tool: tool if tool.leads else path.tool(tool),
     )
     top.add_hook("onHook", path.watch, inherit=True, name=OURS)
     last: Any = top
     for name in path.leads:
         last = last.scopes.tools[name][0].agent
     return top, last
+
+
+def _add_last(path: CallPath, agent: Any, point: str, function: Any) -> None:
+    """Add a hook for the tool of the call, which runs after all others."""
+    agent.add_hook(point, function, name=OURS, priority=LAST, tools=[path.call.name])
 
 
 async def _chat(path: CallPath, agent: Agent[Any], **options: Any) -> Any:
@@ -91,9 +84,7 @@ async def _direct(path: CallPath) -> None:
 async def _streamed(path: CallPath) -> None:
     stream = _agents(path)[0].chat_stream("probe", approver=path.deny, deps=path.deps)
     with suppress(OutputError):
-        async with stream:
-            async for _ in stream:
-                pass
+        await collect(stream)
 
 
 async def _only_hooks(path: CallPath) -> None:
@@ -104,27 +95,21 @@ async def _changed_by_a_hook(path: CallPath) -> None:
     def change(ctx: PreToolCall[Any]) -> ToolCall:
         return ctx.call.replace(arguments=path.call.arguments)
 
-    top, last = _agents(path, path.turn(path.harmless))
-    last.add_hook("preToolCall", change, name=OURS, priority=LAST, tools=[path.call.name])
+    top, last = _agents(path, path.harmless)
+    _add_last(path, last, "preToolCall", change)
     await _chat(path, top)
 
 
 async def _changed_by_a_wrapper(path: CallPath) -> None:
-    top, last = _agents(path, path.turn(path.harmless))
-    change = changing(path.call.arguments).fn
-    last.add_hook("aroundToolCall", change, name=OURS, priority=LAST, tools=[path.call.name])
+    top, last = _agents(path, path.harmless)
+    _add_last(path, last, "aroundToolCall", changing(path.call.arguments).fn)
     await _chat(path, top)
-
-
-def _asks(path: CallPath, last: Agent[Any]) -> None:
-    question = path.question().fn
-    last.add_hook("preToolCall", question, name=OURS, priority=LAST, tools=[path.call.name])
 
 
 async def _changed_by_an_approver(path: CallPath) -> None:
     path.is_approved = True
-    top, last = _agents(path, path.turn(path.harmless))
-    _asks(path, last)
+    top, last = _agents(path, path.harmless)
+    _add_last(path, last, "preToolCall", path.question().fn)
 
     async def approve(request: Any, run: Any) -> Approve | Deny:
         return Approve() if request.call.name in path.leads else path.edited
@@ -134,8 +119,8 @@ async def _changed_by_an_approver(path: CallPath) -> None:
 
 async def _changed_by_an_answer(path: CallPath) -> None:
     path.is_approved = True
-    top, last = _agents(path, path.turn(path.harmless))
-    _asks(path, last)
+    top, last = _agents(path, path.harmless)
+    _add_last(path, last, "preToolCall", path.question().fn)
     talk = Conversation()
     await _chat(path, top, conversation=talk, approver=None)
     with suppress(OutputError):

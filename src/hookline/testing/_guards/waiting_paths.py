@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hookline import Approve, Conversation, Deny, MemoryStore, define_hook
+from hookline import Approve, Conversation, Deny, MemoryStore
 from hookline.errors import ApprovalError, HooklineError, UsageError
 from hookline.points import AroundToolCall, OnApproval
-from hookline.testing._guards.call_path import LAST, OURS, CallPath
+from hookline.testing._guards.call_path import OURS, CallPath, last_hook, withdrawing
 from hookline.testing._script import ScriptedModel
 from hookline.testing._time import TestRuntime
 
@@ -99,32 +99,23 @@ async def client_tool_removed(path: CallPath) -> None:
 
 
 async def withdrawn_while_an_approver_thinks(path: CallPath) -> None:
-    path.is_approved = True
-    path.withdrawn = False
-
-    async def approve(request: Any, run: Any) -> Approve:
-        path.withdrawn = True
-        return Approve()
-
-    await path.chat(path.guarded(later=True), path.question(), approver=approve)
+    path.is_approved, path.withdrawn = True, False
+    await path.chat(path.guarded(later=True), path.question(), approver=withdrawing(path))
 
 
 async def withdrawn_between_two_runs(path: CallPath) -> None:
-    path.is_approved = True
-    path.withdrawn = False
+    path.is_approved, path.withdrawn = True, False
 
     async def run(ctx: AroundToolCall[Any], proceed: Any) -> Any:
         await proceed()
         path.ran, path.withdrawn = False, True
         return await proceed()
 
-    hook = define_hook("aroundToolCall", run, name=OURS, priority=LAST)
-    await path.chat(path.guarded(later=True), hook)
+    await path.chat(path.guarded(later=True), last_hook("aroundToolCall", run))
 
 
 async def withdrawn_while_it_waits(path: CallPath) -> None:
-    path.is_approved = True
-    path.withdrawn = False
+    path.is_approved, path.withdrawn = True, False
     agent, talk, answers = await _wait(path, path.question(), agent=path.guarded(later=True))
     path.withdrawn = True
     await path.resume(agent, talk, answers, hooks=[path.question()])

@@ -50,12 +50,10 @@ def cassette(
     try:
         with hook_chats.follow(tape.hooks):
             yield tape
-    except CassetteError:
-        raise
-    except BaseException as exc:
-        if isinstance(exc, Exception) and tape.differences and tape.action == "replay":
-            raise tape.error() from exc
-        raise
+    except Exception as exc:
+        if isinstance(exc, CassetteError) or not tape.differences or tape.action != "replay":
+            raise
+        raise tape.error() from exc
     tape.finish()
 
 

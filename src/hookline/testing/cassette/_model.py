@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, nullcontext, suppress
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from hookline import ModelRequest, errors
-from hookline.models import Chunk
+from hookline.models import Chunk, model_name
+from hookline.testing._events import closed_after
 from hookline.testing.cassette._scrub import Scrub, scrub_chunks
-from hookline.testing.cassette._shape import data_of
+from hookline.testing.cassette._shape import fields_of
 
 
 class CassetteModel:
     """Stands for the model of a request: it has the same name, provider and abilities."""
 
     def __init__(self, model: Any, answer: dict[str, Any]) -> None:
-        self.name = getattr(model, "name", None) or type(model).__name__
+        self.name = model_name(model)
         self.provider = getattr(model, "provider", None)
         self.takes_schema = getattr(model, "takes_schema", False)
         self._model = model
@@ -39,9 +40,9 @@ class RecordingModel(CassetteModel):
         is_over = False
         try:
             stream: Any = self._model.stream(request.replace(model=self._model))
-            async with aclosing(stream) if hasattr(stream, "aclose") else nullcontext():
+            async with closed_after(stream):
                 async for chunk in stream:
-                    chunks.append(without_nulls(chunk))
+                    chunks.append(fields_of(chunk))
                     yield chunk
             is_over = True
         except GeneratorExit:
@@ -74,11 +75,6 @@ class RecordedModel(CassetteModel):
             raise _raised(self._answer["error"])
         if not self._answer.get("ended", True):
             await self._wait()
-
-
-def without_nulls(chunk: Chunk) -> dict[str, Any]:
-    """A chunk as JSON data."""
-    return {name: value for name, value in data_of(chunk).items() if value is not None}
 
 
 def _error(exc: Exception, scrub: Scrub) -> dict[str, Any]:

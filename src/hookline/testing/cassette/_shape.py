@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from hookline import Message, ModelRequest, ToolCall, ToolMessage
+from hookline.models import model_name
 
 FIELDS: Final = ("model", "system", "tools", "settings", "output", "messages")
 """The fields of a request's shape, in the order in which differences are shown."""
@@ -22,12 +23,16 @@ def data_of(value: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
+def fields_of(value: Any) -> dict[str, Any]:
+    """The fields of an object as JSON data, without those that are None."""
+    return {name: item for name, item in data_of(value).items() if item is not None}
+
+
 def shape_of(request: ModelRequest) -> dict[str, Any]:
     """The whole request as JSON data."""
-    model, output = request.model, request.output
-    settings = data_of(request.settings)
+    output, settings = request.output, data_of(request.settings)
     return {
-        "model": getattr(model, "name", None) or type(model).__name__,
+        "model": model_name(request.model),
         "system": request.system,
         "tools": [
             {
@@ -59,7 +64,7 @@ def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _part(part: Any, numbers: dict[str, str]) -> dict[str, Any]:
-    shape = {name: value for name, value in data_of(part).items() if value is not None}
+    shape = fields_of(part)
     if isinstance(part, ToolCall):
         shape["id"] = numbers.setdefault(part.id, f"#{len(numbers)}")
     return shape

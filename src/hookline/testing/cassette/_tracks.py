@@ -99,7 +99,7 @@ class ChatTrack:
         self.places: dict[str, str] = {}  # of calls, by id
         self.running: dict[str, CallEntry] = {}  # by call id
         self._ends: set[str] = set()  # the places of calls
-        self._taken_places: set[int] = set()
+        self._unused = dict(enumerate(recorded.requests))
         self._progress = asyncio.Event()
 
     @property
@@ -115,16 +115,14 @@ class ChatTrack:
 
     def take_request(self, shape: dict[str, Any], fields: list[str]) -> Request | None:
         """The first equal request that was not used."""
-        for place, request in enumerate(self.recorded.requests):
-            if place not in self._taken_places and all(request.body[f] == shape[f] for f in fields):
-                self._taken_places.add(place)
-                return request
+        for place, request in self._unused.items():
+            if all(request.body[f] == shape[f] for f in fields):
+                return self._unused.pop(place)
         return None
 
     def next_request(self) -> Request | None:
         """The first request that was not used."""
-        rest = [r for i, r in enumerate(self.recorded.requests) if i not in self._taken_places]
-        return rest[0] if rest else None
+        return next(iter(self._unused.values()), None)
 
     def next_call(self, place: str) -> CallEntry | None:
         """The next run of the call at this place."""
@@ -133,11 +131,7 @@ class ChatTrack:
 
     def unused(self) -> list[str]:
         """What was recorded and did not happen."""
-        texts = [
-            f"request {place}"
-            for place in range(len(self.recorded.requests))
-            if place not in self._taken_places
-        ]
+        texts = [f"request {place}" for place in self._unused]
         for place, runs in self.recorded.calls.items():
             if len(self.now.calls.get(place, [])) < len(runs):
                 texts.append(f"call {place} of {runs[-1].tool}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib import import_module
 from typing import Any, Final, TypeAlias
 
@@ -73,15 +74,12 @@ async def _nobody_asked(path: CallPath) -> None:
         raise LeftOutError("the agent needs deps, which hookline.mcp does not pass")
 
 
-def _not_approved(**reply: Any) -> Walk:
-    async def walk(path: CallPath) -> None:
-        async with mcp_client(path.guarded()) as client:
-            result = await client.call()
-            shown = path.secret is None or path.secret in str(result)
-            path.has_asked = "inputRequests" in result and shown
-            await client.answer(result, **reply)
-
-    return walk
+async def _not_approved(path: CallPath, **reply: Any) -> None:
+    async with mcp_client(path.guarded()) as client:
+        result = await client.call()
+        shown = path.secret is None or path.secret in str(result)
+        path.has_asked = "inputRequests" in result and shown
+        await client.answer(result, **reply)
 
 
 async def _withdrawn(path: CallPath) -> None:
@@ -94,8 +92,8 @@ async def _withdrawn(path: CallPath) -> None:
 
 MCP_PATHS: Final[dict[str, Walk]] = {
     "MCP": _nobody_asked,
-    "declined by the user (MCP)": _not_approved(action="decline"),
-    "accepted without an approval (MCP)": _not_approved(action="accept", content={}),
+    "declined by the user (MCP)": partial(_not_approved, action="decline"),
+    "accepted without an approval (MCP)": partial(_not_approved, action="accept", content={}),
     "withdrawn while the call waits (MCP)": _withdrawn,
 }
 """The paths through an MCP server."""

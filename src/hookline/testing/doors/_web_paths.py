@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from secrets import token_hex
 from typing import Any, Final, TypeAlias
 
@@ -75,44 +76,32 @@ async def web_client(
 # ── the paths ───────────────────────────────────────────────────────────────────────────────
 
 
-def _denied(protocol: str) -> Walk:
+async def _denied(protocol: str, path: CallPath) -> None:
     """A message, and a user who denies each request."""
-
-    async def walk(path: CallPath) -> None:
-        async with web_client(path.guarded(), protocol, deps=path.deps) as client:
-            waiting = await client.say()
-            calls = waiting.values()
-            path.has_asked = any(path.is_meant(call["name"], call["arguments"]) for call in calls)
-            await client.answer(waiting, approved=False)
-
-    return walk
+    async with web_client(path.guarded(), protocol, deps=path.deps) as client:
+        waiting = await client.say()
+        calls = waiting.values()
+        path.has_asked = any(path.is_meant(call["name"], call["arguments"]) for call in calls)
+        await client.answer(waiting, approved=False)
 
 
-def _withdrawn(protocol: str) -> Walk:
+async def _withdrawn(protocol: str, path: CallPath) -> None:
     """Access is withdrawn while the user thinks."""
-
-    async def walk(path: CallPath) -> None:
-        path.is_approved, path.withdrawn = True, False
-        agent, hooks = path.guarded(later=True), [path.question()]
-        async with web_client(agent, protocol, hooks=hooks, deps=path.deps) as client:
-            waiting = await client.say()
-            path.withdrawn = True
-            await client.answer(waiting, approved=True)
-
-    return walk
+    path.is_approved, path.withdrawn = True, False
+    agent, hooks = path.guarded(later=True), [path.question()]
+    async with web_client(agent, protocol, hooks=hooks, deps=path.deps) as client:
+        waiting = await client.say()
+        path.withdrawn = True
+        await client.answer(waiting, approved=True)
 
 
-def _with_arguments(protocol: str) -> Walk:
+async def _with_arguments(protocol: str, path: CallPath) -> None:
     """The user approves a harmless call, with other arguments."""
-
-    async def walk(path: CallPath) -> None:
-        path.is_approved = True
-        agent, hooks = path.guarded(path.turn(path.harmless)), [path.question()]
-        async with web_client(agent, protocol, hooks=hooks, deps=path.deps) as client:
-            arguments = dict(path.call.arguments)
-            await client.answer(await client.say(), approved=True, arguments=arguments)
-
-    return walk
+    path.is_approved = True
+    agent, hooks = path.guarded(path.turn(path.harmless)), [path.question()]
+    async with web_client(agent, protocol, hooks=hooks, deps=path.deps) as client:
+        arguments = dict(path.call.arguments)
+        await client.answer(await client.say(), approved=True, arguments=arguments)
 
 
 async def _approved_as_another(path: CallPath) -> None:
@@ -127,13 +116,13 @@ async def _approved_as_another(path: CallPath) -> None:
 
 NAMES: Final = {"native": "native", "ai-sdk": "AI SDK", "ag-ui": "AG-UI"}
 WEB_PATHS: Final[dict[str, Walk]] = {
-    **{f"web ({name})": _denied(key) for key, name in NAMES.items()},
+    **{f"web ({name})": partial(_denied, key) for key, name in NAMES.items()},
     **{
-        f"withdrawn while the call waits (web, {name})": _withdrawn(key)
+        f"withdrawn while the call waits (web, {name})": partial(_withdrawn, key)
         for key, name in NAMES.items()
     },
-    "changed by an answer (web, native)": _with_arguments("native"),
-    "changed by an answer (web, AG-UI)": _with_arguments("ag-ui"),
+    "changed by an answer (web, native)": partial(_with_arguments, "native"),
+    "changed by an answer (web, AG-UI)": partial(_with_arguments, "ag-ui"),
     "approved as another call (web, AI SDK)": _approved_as_another,
 }
 """The paths through a web application."""

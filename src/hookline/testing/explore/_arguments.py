@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice, product
-from typing import Any, Final, Literal, TypeAlias
+from math import prod
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from hookline import Tool
 from hookline.errors import ToolArgumentsError, UsageError
@@ -26,18 +27,15 @@ DEPTH: Final = 3
 _MISSING: Final = object()
 
 
-class Domain:
+class Domain(NamedTuple):
     """The arguments of one tool."""
 
-    def __init__(
-        self, guarded: list[Arguments], free: list[Arguments], broken: list[Arguments]
-    ) -> None:
-        self.guarded = guarded
-        """Arguments that need an approval."""
-        self.free = free
-        """Other arguments that the tool accepts."""
-        self.broken = broken
-        """Arguments that the tool does not accept."""
+    guarded: list[Arguments]
+    """Arguments that need an approval."""
+    free: list[Arguments]
+    """Other arguments that the tool accepts."""
+    broken: list[Arguments]
+    """Arguments that the tool does not accept."""
 
 
 def domain_of(
@@ -104,16 +102,10 @@ def _objects(schema: Mapping[str, Any], defs: Mapping[str, Any], depth: int) -> 
         values = _values(part, defs, depth + 1)
         domains[name] = values if name in required else [_MISSING, *values]
     sizes = [range(len(values)) for values in domains.values()]
-    for places in sorted(product(*sizes), key=sum) if _small(sizes) else product(*sizes):
+    is_small = prod(map(len, sizes)) <= SETS * 10
+    for places in sorted(product(*sizes), key=sum) if is_small else product(*sizes):
         values = [domain[place] for domain, place in zip(domains.values(), places, strict=True)]
         yield {n: v for n, v in zip(domains, values, strict=True) if v is not _MISSING}
-
-
-def _small(sizes: list[range]) -> bool:
-    total = 1
-    for size in sizes:
-        total *= len(size)
-    return total <= SETS * 10
 
 
 def _values(schema: Mapping[str, Any], defs: Mapping[str, Any], depth: int) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -64,28 +64,27 @@ class Scene(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def chats(self) -> list[list[list[Call]]]:
         """The calls of each answer of each chat."""
-        chats: list[list[list[Call]]] = []
-        for call in self.calls:
-            if not chats or call.begins == "chat":
-                chats.append([[]])
-            elif call.begins == "answer":
-                chats[-1].append([])
-            chats[-1][-1].append(call)
-        return chats or [[]]
+        return _chats_of(self.calls)
 
     @property
     def answers_below(self) -> list[list[Call]]:
         """The calls of each answer of a sub-agent."""
-        answers: list[list[Call]] = []
-        for call in self.below:
-            if not answers or call.begins:
-                answers.append([])
-            answers[-1].append(call)
-        return answers
+        return _chats_of(self.below)[0]
 
     def text(self) -> str:
         """The scene as text, for `explore(scene=…)`."""
         return base64.b85encode(zlib.compress(msgspec.json.encode(self), 9)).decode()
+
+
+def _chats_of(calls: Iterable[Call]) -> list[list[list[Call]]]:
+    chats: list[list[list[Call]]] = []
+    for call in calls:
+        if not chats or call.begins == "chat":
+            chats.append([[]])
+        elif call.begins == "answer":
+            chats[-1].append([])
+        chats[-1][-1].append(call)
+    return chats or [[]]
 
 
 def read_scene(text: str) -> Scene:

@@ -14,11 +14,11 @@ from typing import Any, Final, TypeAlias
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Flaky
 
-from hookline import Agent, Tool
+from hookline import Agent
 from hookline.errors import HooklineError, UsageError
 from hookline.testing.explore._arguments import Domain, Guarded, domain_of, with_defaults
 from hookline.testing.explore._scene import FAULTS, Fault, Scene, read_scene, scenes
-from hookline.testing.explore._world import Make, World
+from hookline.testing.explore._world import AnyTool, Make, World
 
 Invariant: TypeAlias = Callable[[World], str | None]
 """Called after each scene; returns what is wrong, or None."""
@@ -77,7 +77,8 @@ def explore(
     such a test would show nothing.
     """
     _check_no_loop()
-    own, below = _tools(_new_agent(make))
+    own, below = dict[str, AnyTool](), dict[str, AnyTool]()
+    _collect(_new_agent(make), own, below, 0)
     extra, tools = values or {}, {**own, **below}
     _check_names(tools, guarded, extra)
     guarded = {name: with_defaults(tools[name], check) for name, check in guarded.items()}
@@ -90,7 +91,8 @@ def explore(
         _domains(own, guarded, extra), _domains(below, guarded, extra), scenes, seed, calls, faults
     )
     search.raise_failure()
-    unreached = [name for name in guarded if not _was_reached(name, search.explored)]
+    reached = search.explored.reached
+    unreached = [name for name in guarded if not reached[name, "called"] + reached[name, "ran"]]
     if unreached:
         raise UsageError(
             f"in {search.explored.scenes} scenes, no call of {', '.join(map(repr, unreached))} "
@@ -98,10 +100,6 @@ def explore(
             "guarded= and the tools that the agent offers, or pass values="
         )
     return search.explored
-
-
-def _was_reached(name: str, explored: Explored) -> bool:
-    return bool(explored.reached[name, "called"] or explored.reached[name, "ran"])
 
 
 def _check_no_loop() -> None:
@@ -125,15 +123,8 @@ def _new_agent(make: Make) -> Agent[Any]:
     return agent
 
 
-def _tools(agent: Agent[Any]) -> tuple[dict[str, Tool[..., Any]], dict[str, Tool[..., Any]]]:
-    """The tools of the agent and those of its sub-agents, by name."""
-    own: dict[str, Tool[..., Any]] = {}
-    below: dict[str, Tool[..., Any]] = {}
-    _collect(agent, own, below, 0)
-    return own, below
-
-
 def _collect(agent: Any, own: dict[str, Any], below: dict[str, Any], depth: int) -> None:
+    """Add the tools of the agent and those of its sub-agents, by name."""
     for tool, _ in agent.scopes.tools.values():
         own.setdefault(tool.name, tool)
         if tool.leads is not None and depth < DEPTH:
@@ -151,7 +142,7 @@ def _check_names(tools: Mapping[str, Any], *mappings: Mapping[str, Any]) -> None
 
 
 def _domains(
-    tools: Mapping[str, Tool[..., Any]],
+    tools: Mapping[str, AnyTool],
     guarded: Mapping[str, Guarded],
     values: Mapping[str, Iterable[Mapping[str, Any]]],
 ) -> dict[str, Domain]:

@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from hookline import (
@@ -26,10 +27,10 @@ from hookline import (
     ToolResult,
     define_hook,
 )
-from hookline.errors import HooklineError
 from hookline.models import Chunk, Finish, TextChunk, ToolCallChunk
 from hookline.points import OnHook, PreRequest, PreToolCall
 from hookline.runtimes import Durable, Halted, Journal
+from hookline.testing._memory_log import MemoryLog
 from hookline.testing.explore._arguments import Arguments, Guarded, needs_approval
 from hookline.testing.explore._scene import Call, Scene
 
@@ -137,7 +138,7 @@ class World:
             ctx.run.abort("explored")
 
     def _note_run(self, tool: str, arguments: Arguments) -> None:
-        call = f"{tool}({_text(arguments)})"
+        call = _text(tool, arguments)
         self.trace.append(f"RUN {call}")
         if not needs_approval(tool, self.guarded.get(tool), arguments):
             return
@@ -155,22 +156,28 @@ class World:
                 await asyncio.sleep(0)
         return self._decide(request)
 
+    async def answer(self, request: ApprovalRequest) -> Decision:
+        """The answer to a question of a chat that waits."""
+        try:
+            return self._decide(request)
+        except RuntimeError:
+            return Deny("nobody could be asked")
+
     def _decide(self, request: ApprovalRequest) -> Decision:
         person = self._people.pop(0) if self._people else "approve"
         tool, arguments = request.call.name, dict(request.call.arguments)
         self.reached[tool, "asked"] += 1
-        self.trace.append(f"asked about {tool}({_text(arguments)}): {person}")
+        self.trace.append(f"asked about {_text(tool, arguments)}: {person}")
         if person == "raise":
             raise RuntimeError(f"nobody answers {request.call.name!r} here; try another person")
         if person == "deny":
             return Deny("no")
         self.reached[tool, "approved"] += 1
+        edits = None
         if person == "edit":
-            arguments = {name: _edited(value) for name, value in arguments.items()}
-            self._approved[f"{tool}({_text(arguments)})"] += 1
-            return Approve(arguments=arguments)
-        self._approved[f"{tool}({_text(arguments)})"] += 1
-        return Approve()
+            edits = arguments = {name: _edited(value) for name, value in arguments.items()}
+        self._approved[_text(tool, arguments)] += 1
+        return Approve(arguments=edits)
 
     # ── playing ─────────────────────────────────────────────────────────────────────────────
 
@@ -190,7 +197,7 @@ class World:
         """Await a chat. It may fail, but nothing may run unapproved on the way."""
         try:
             await chat
-        except (HooklineError, Exception, asyncio.CancelledError) as exc:
+        except (Exception, asyncio.CancelledError) as exc:
             self.trace.append(f"the chat fails: {type(exc).__name__}")
 
     async def _chat(self, agent: Agent[Any], conversation: Conversation, model: Any) -> None:
@@ -209,13 +216,9 @@ class World:
         self.trace.append(f"resumed: {way}")
         answers: dict[str, Any] = {}
         for request in response.pending:
-            try:
-                answers[request.id] = self._decide(request)
-            except RuntimeError:
-                answers[request.id] = Deny("nobody could be asked")
+            answers[request.id] = await self.answer(request)
         for call in response.client_calls:
             answers[call.id] = ToolResult("done")
-        options = {"model": options["model"], "conversation": options["conversation"]}
         if way == "elsewhere":
             agent = self.agent()
         elif way == "after a chat":
@@ -232,69 +235,24 @@ class World:
 
     async def _lives(self, agent: Agent[Any]) -> None:
         """Play the first chat as a durable one: after a crash, a new process goes on."""
-        log = _Log(self, self.scene.crash)
+        log = MemoryLog(lambda request, run: self.answer(request), self.scene.crash)
         answers = [answer for chat in self.scene.chats for answer in chat]
         for _ in range(LIVES):
             journal = await Journal.open("explored", log)
-            model = ExploredModel(answers[log.answers_recorded :])
-            living = agent
-
-            def begin(agent: Agent[Any] = living, model: ExploredModel = model) -> Any:
-                return agent.chat("go", chat_id="explored", model=model)
-
+            recorded = sum(batch.count(b'/model","value"') for batch in log.batches)
+            model = ExploredModel(answers[recorded:])
+            begin = partial(agent.chat, "go", chat_id="explored", model=model)
             try:
-                await journal.carry(begin)
+                await self._until_end(journal.carry(begin))
+                return
             except Halted:
                 self.trace.append("the worker crashes")
                 agent = self.agent()
-                continue
-            except (HooklineError, Exception, asyncio.CancelledError) as exc:
-                self.trace.append(f"the chat fails: {type(exc).__name__}")
-            return
-
-    async def answer(self, request: ApprovalRequest) -> Decision:
-        """The answer to a question of a durable chat."""
-        try:
-            return self._decide(request)
-        except RuntimeError:
-            return Deny("nobody could be asked")
 
 
-class _Log:
-    """The log of a durable chat, in memory. The worker dies at the batch with this number."""
-
-    def __init__(self, world: World, crash: int | None) -> None:
-        self._world = world
-        self._crash = crash
-        self._batches: list[bytes] = []
-        self._decisions: dict[str, Decision] = {}
-
-    @property
-    def answers_recorded(self) -> int:
-        """How many answers of the model have been recorded."""
-        return sum(batch.count(b'/model","value"') for batch in self._batches)
-
-    async def read(self) -> list[bytes]:
-        return list(self._batches)
-
-    async def append(self, data: bytes) -> None:
-        if self._crash is not None and len(self._batches) >= self._crash:
-            self._crash = None
-            raise Halted
-        self._batches.append(data)
-
-    async def answer(self, request: ApprovalRequest) -> Decision:
-        if request.id not in self._decisions:
-            self._decisions[request.id] = await self._world.answer(request)
-        return self._decisions[request.id]
-
-    def poke(self) -> None:
-        """Nothing is suspended here."""
-
-
-def _text(arguments: Arguments) -> str:
+def _text(tool: str, arguments: Arguments) -> str:
     parts = (f"{n}={json.dumps(v, sort_keys=True)}" for n, v in sorted(arguments.items()))
-    return ", ".join(parts)
+    return f"{tool}({', '.join(parts)})"
 
 
 def _edited(value: Any) -> Any:
