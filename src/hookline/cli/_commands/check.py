@@ -16,7 +16,7 @@ from cyclopts import Parameter
 from hookline import ToolCall
 from hookline.cli._options import Debug, Deps, Target
 from hookline.cli._probe.second_process import SecondProcess
-from hookline.cli._target import as_agent, deps_at, locate
+from hookline.cli._target import Located, deps_at, locate
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
 from hookline.errors import UsageError
@@ -80,22 +80,15 @@ def check(
 ) -> int:
     """Send calls over the paths to their tools, and report those that a guard lets pass."""
     logging.getLogger("hookline").setLevel(logging.ERROR)  # the notes say it once
-    value, calls = locate(agent), calls_in(probe)
-    return asyncio.run(_check(value, agent, calls, Screen(), deps=deps))
+    located, calls = locate(agent), calls_in(probe)
+    return asyncio.run(_check(located, calls, Screen(), deps=deps))
 
 
-async def _check(
-    value: Any,
-    target: str,
-    calls: list[Line],
-    screen: Screen,
-    *,
-    deps: str | None,
-) -> int:
+async def _check(located: Located, calls: list[Line], screen: Screen, *, deps: str | None) -> int:
     """Probe each call; returns 1 if one passes a guard by, or if a guard was never asked."""
-    agent, make_deps = await as_agent(value, target), deps_at(deps)
+    agent, make_deps = await located.agent(), deps_at(deps)
     results: list[tuple[Probe, Expected]] = []
-    async with aclosing(SecondProcess(target, deps)) as second:
+    async with aclosing(SecondProcess(located.target, deps)) as second:
         paths = {**DOOR_PATHS, **second.paths}
         for tool_call, expected, secret in calls:
             result = await probe(

@@ -26,7 +26,7 @@ from hookline.cli._commands.durable_lines import (
     verdict_row,
 )
 from hookline.cli._options import Debug
-from hookline.cli._target import as_agent, locate, whole
+from hookline.cli._target import locate, whole
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
 from hookline.cli._terminal.styled_lines import Line, cut
@@ -355,7 +355,7 @@ def check(
     located = locate(agent)
 
     async def work(jobs: Client) -> tuple[str, tuple[Replay, ...], list[ChatStatus]]:
-        deployed = await as_agent(located, agent)
+        deployed = await located.agent()
         name = deployed.name
         chats = [chat for state in OPEN for chat in await jobs.list(state=state, limit=ALL)]
         others = [chat for chat in chats if chat.agent not in (None, name)]

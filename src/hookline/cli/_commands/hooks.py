@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from hookline import HookInfo
 from hookline.cli._options import Debug, Target
-from hookline.cli._target import as_agent, locate
+from hookline.cli._target import locate
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
 from hookline.cli._terminal.styled_lines import Line, cut
@@ -120,7 +120,7 @@ def hooks(
     debug: Debug = False,
 ) -> int:
     """List an agent's hooks by point, in the order in which they fire."""
-    hook_infos = asyncio.run(as_agent(locate(agent), agent)).hooks()
+    hook_infos = asyncio.run(locate(agent).agent()).hooks()
     screen = Screen()
     if output == "json":
         print(as_json(hook_infos, every=all))

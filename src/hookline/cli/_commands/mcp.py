@@ -15,7 +15,7 @@ from cyclopts import App, Parameter
 from hookline import __version__
 from hookline.cli import _help
 from hookline.cli._options import Debug, Target
-from hookline.cli._target import as_agent, locate
+from hookline.cli._target import Located, locate
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
 from hookline.cli._terminal.styled_lines import Line, cut
@@ -32,17 +32,16 @@ def serve(agent: Target, /, *, debug: Debug = False) -> int:
     logging.basicConfig(stream=sys.stderr, format="%(name)s: %(message)s")
     logging.getLogger("hookline").setLevel(logging.DEBUG if debug else logging.WARNING)
     with redirect_stdout(sys.stderr):
-        target = locate(agent)
+        located = locate(agent)
     try:
-        asyncio.run(_serve(target, agent))
+        asyncio.run(_serve(located))
     except KeyboardInterrupt:
         return 130
     return 0
 
 
-async def _serve(value: Any, target: str) -> None:
-    agent = await as_agent(value, target)
-    async with agent:
+async def _serve(located: Located) -> None:
+    async with await located.agent() as agent:
         await serve_stdio(agent)
 
 
