@@ -1,4 +1,4 @@
-"""Read the values of a command line: an agent or deps at `module:attribute`, and whole numbers.
+"""Read the values of a command line: an agent or deps at `module:attribute`, stores, and numbers.
 
 Any problem with a target is a UsageError.
 """
@@ -6,15 +6,16 @@ Any problem with a target is a UsageError.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from hookline import Agent
+from hookline import Agent, Store
 from hookline.errors import UsageError
+from hookline.storage import resolve_store
 
 EXAMPLE: Final = "`app:agent` is the variable `agent` of app.py in this folder"
 MakeDeps: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
@@ -88,6 +89,18 @@ def deps_at(target: str | None) -> MakeDeps:
 def object_at(target: str) -> Any:
     """Return the object at `module:attribute`; raises UsageError if there is none."""
     return _attribute(target, _variables)
+
+
+@asynccontextmanager
+async def store_at(url: str) -> AsyncGenerator[Store]:
+    """Open the store at a URL, and close it at the end of the block. Raises UsageError."""
+    store = resolve_store(url)
+    try:
+        yield store
+    finally:
+        closing: Any = getattr(store, "aclose", None)
+        if closing is not None:
+            await closing()
 
 
 def _failed(target: str, exc: Exception, why: str) -> ModuleFailedError:

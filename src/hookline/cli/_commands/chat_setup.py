@@ -13,8 +13,8 @@ from cyclopts import Parameter
 
 from hookline import Agent, Conversation, ModelRequest, Store
 from hookline.cli._commands.conversations import latest
-from hookline.cli._options import Debug, Deps
-from hookline.cli._target import Located
+from hookline.cli._options import Debug, Deps, Format
+from hookline.cli._target import Located, store_at
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.hook_lines import HookRun
 from hookline.cli._terminal.output import View
@@ -24,7 +24,6 @@ from hookline.hooks import RequestPrefix, watch_prefix
 from hookline.mcp import connect, load
 from hookline.models import resolve_model
 from hookline.points import OnHook, PreRequest
-from hookline.storage import resolve_store
 from hookline.workspace import Mode, Rules, Workspace
 
 OURS: Final = "hookline chat "  # the prefix of our own hooks, which are not shown
@@ -63,10 +62,9 @@ class ChatOptions:
         Literal["all", "decisions"] | None,
         Parameter(help="Show each hook as it fires; decisions: only hooks that decided something."),
     ] = None
-    output: Annotated[
-        Literal["text", "json"],
-        Parameter(help="json: every event of the chat on its own line."),
-    ] = "text"
+    output: Annotated[Format, Parameter(help="json: every event of the chat on its own line.")] = (
+        "text"
+    )
     workspace: Annotated[
         str | None,
         Parameter(help="A folder for the agent to work in, with tools and a sandbox for commands."),
@@ -119,15 +117,11 @@ async def open_talk(options: ChatOptions, located: Located | None) -> AsyncGener
         await agent.use(workspace)
     servers = [server for path in options.mcp for server in load(path)]
     async with agent, connect(agent, *servers) if servers else nullcontext():
-        store = agent.store if options.store is None else resolve_store(options.store)
-        try:
+        opening = nullcontext(agent.store) if options.store is None else store_at(options.store)
+        async with opening as store:
             talk = await _talk(agent, store, options)
             talk.workspace = workspace
             yield talk
-        finally:
-            closing: Any = getattr(store, "aclose", None)
-            if options.store is not None and closing is not None:
-                await closing()
 
 
 async def _talk(agent: Agent[Any], store: Store | None, options: ChatOptions) -> Talk:
@@ -214,8 +208,7 @@ class Notes(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if logging.getLogger().handlers:
             return
-        text = self.format(record)
-        for line in text.split("\n"):
+        for line in self.format(record).split("\n"):
             self._screen.say(strict(f"{record.name}: {line}"))
 
 

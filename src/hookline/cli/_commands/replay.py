@@ -10,12 +10,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
 from hookline import HookDef
-from hookline.cli._options import Debug, Deps, Target
+from hookline.cli._options import Debug, Deps, Format, Target
 from hookline.cli._target import Located, deps_at, locate, object_at, whole
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
@@ -51,7 +51,7 @@ class ReplayOptions:
     limit: Annotated[int, Parameter(converter=whole, help="How many verdicts the table lists.")] = (
         50
     )
-    output: Annotated[Literal["text", "json"], Parameter(help="json: the whole report.")] = "text"
+    output: Annotated[Format, Parameter(help="json: the whole report.")] = "text"
     debug: Debug = False
 
 
