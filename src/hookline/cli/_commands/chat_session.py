@@ -183,25 +183,20 @@ class Session:
         return ending
 
     def _postponed(self) -> None:
-        if not self._talk.conversation.pending:
-            return
-        if self._talk.is_stored:
-            self._screen.say("Not answered: no waiting call has run. You can answer later.", "mark")
-        else:
-            self._screen.say("Not answered: no waiting call has run.", "mark")
+        if self._talk.conversation.pending:
+            later = " You can answer later." if self._talk.is_stored else ""
+            self._screen.say(f"Not answered: no waiting call has run.{later}", "mark")
 
     # ── a turn ──────────────────────────────────────────────────────────────────────────────
 
     def _say(self, text: str) -> Ending:
         talk = self._talk
-        if self._asks or talk.is_stored:
-            conversation = talk.conversation
-            ending = self._turn(partial(talk.agent.chat_stream, text, conversation=conversation))
-            if talk.is_stored:
-                self._runner.run(entitle(talk.conversation))
-            return ending
-        # Nobody can be asked, so calls that need an approval are denied.
-        return self._turn(partial(talk.agent.chat_stream, text))
+        # Without a conversation, calls that need an approval are denied: nobody can be asked.
+        conversation = talk.conversation if self._asks or talk.is_stored else None
+        ending = self._turn(partial(talk.agent.chat_stream, text, conversation=conversation))
+        if talk.is_stored:
+            self._runner.run(entitle(talk.conversation))
+        return ending
 
     def _turn(self, begin: Callable[..., ChatStream]) -> Ending:
         """Run one chat to its end, with deps of its own."""
