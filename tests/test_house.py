@@ -438,7 +438,6 @@ DOOR_PLANS = {
         "_commands.risky_programs",
         "_commands.rules",
         "_files.openat",
-        "_files.rename",
         "_files.root",
         "_files.text",
         "_files.diff",
