@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
-from inspect import isawaitable, signature
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,8 @@ def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...
             continue
         command = group[name]
         yield from commands(command, (*words, name))
-        if command.default_command and "limit" in signature(command.default_command).parameters:
+        options = command.assemble_argument_collection() if command.default_command else ()
+        if any("--limit" in option.names for option in options):
             yield (*words, name)
 
 

@@ -32,7 +32,7 @@ COMMAND = "cli._commands."
         ("hooks --help", "hooks", ""),
         (
             "serve --help",
-            "reload serve server workers",
+            "reload serve workers",
             "durable hooks providers replay testing web",
         ),
         ("check --help", "check", "durable hooks mcp providers replay testing web"),

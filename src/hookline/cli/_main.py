@@ -17,15 +17,9 @@ from cyclopts import App, CycloptsError, Parameter
 from hookline import __version__
 from hookline.cli import _help
 from hookline.cli._terminal.clean_text import strict
-from hookline.cli._terminal.error_texts import (
-    FAILED,
-    INTERRUPTED,
-    USAGE,
-    error_line,
-    status_of,
-    trace,
-)
+from hookline.cli._terminal.error_texts import FAILED, INTERRUPTED, USAGE, error_line, trace
 from hookline.cli._terminal.screen import Screen
+from hookline.errors import UsageError
 
 COMMANDS: Final = "hookline.cli._commands"
 
@@ -77,7 +71,7 @@ def run(arguments: Sequence[str]) -> int:
         Screen().fault(error_line(exc))
         if "--debug" in arguments:
             print(trace(exc), file=sys.stderr)
-        return status_of(exc)
+        return USAGE if isinstance(exc, UsageError) else FAILED
     return status if isinstance(status, int) else 0
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 from cyclopts import Parameter
 
+Format: TypeAlias = Literal["text", "json"]
 Debug = Annotated[bool, Parameter(help="Show tracebacks of errors.")]
 Deps = Annotated[
     str | None,

@@ -1,4 +1,4 @@
-"""Read the values of a command line: an agent or deps at `module:attribute`, and whole numbers.
+"""Read the values of a command line: an agent or deps at `module:attribute`, stores, and numbers.
 
 Any problem with a target is a UsageError.
 """
@@ -6,15 +6,16 @@ Any problem with a target is a UsageError.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from inspect import isawaitable
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from hookline import Agent
+from hookline import Agent, Store
 from hookline.errors import UsageError
+from hookline.storage import resolve_store
 
 EXAMPLE: Final = "`app:agent` is the variable `agent` of app.py in this folder"
 MakeDeps: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
@@ -33,16 +34,27 @@ def whole(_: Any, tokens: Sequence[Any]) -> int:
     raise ValueError(f"{tokens[0].keyword}={text!r} must be a whole number of 0 to {sys.maxsize:,}")
 
 
-def locate(target: str) -> Any:
-    """Return the object at `module:attribute`; a function there is called. Raises UsageError.
+class Located(NamedTuple):
+    """What is at the target of a command line."""
 
-    The result may be awaitable: `as_agent` awaits it inside an event loop.
-    """
+    target: str
+    value: Any
+
+    async def agent(self) -> Agent[Any]:
+        """Return the agent, which may have to be awaited; raises UsageError for anything else."""
+        value = await self.value if isawaitable(self.value) else self.value
+        if not isinstance(value, Agent):
+            raise UsageError(f"{self.target} must be an Agent, not a {type(value).__name__}")
+        return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def locate(target: str) -> Located:
+    """Locate the agent at `module:attribute`; a function there is called. Raises UsageError."""
     value = _attribute(target, _agents)
     if isinstance(value, Agent) or not callable(value):
-        return value  # pyright: ignore[reportUnknownVariableType]
+        return Located(target, value)
     try:
-        return value()
+        return Located(target, value())
     except Exception as exc:
         why = "the function is called without arguments, and must return an Agent"
         raise _failed(target, exc, why) from exc
@@ -56,7 +68,7 @@ def deps_at(target: str | None) -> MakeDeps:
     callable fails.
     """
     try:
-        value = None if target is None else _attribute(target, _variables)
+        value = None if target is None else object_at(target)
     except UsageError as exc:
         exc.add_note(f"named by --deps {target}")
         raise
@@ -77,6 +89,18 @@ def deps_at(target: str | None) -> MakeDeps:
 def object_at(target: str) -> Any:
     """Return the object at `module:attribute`; raises UsageError if there is none."""
     return _attribute(target, _variables)
+
+
+@asynccontextmanager
+async def store_at(url: str) -> AsyncGenerator[Store]:
+    """Open the store at a URL, and close it at the end of the block. Raises UsageError."""
+    store = resolve_store(url)
+    try:
+        yield store
+    finally:
+        closing: Any = getattr(store, "aclose", None)
+        if closing is not None:
+            await closing()
 
 
 def _failed(target: str, exc: Exception, why: str) -> ModuleFailedError:
@@ -100,15 +124,6 @@ def _attribute(target: str, others: Callable[[str], str]) -> Any:
                 f"module {module_name!r} has no {path!r}; name one of its {others(module_name)}"
             ) from None
     return value
-
-
-async def as_agent(value: Any, target: str) -> Agent[Any]:
-    """Return the located agent; raises UsageError if it is not an Agent."""
-    if isawaitable(value):
-        value = await value
-    if not isinstance(value, Agent):
-        raise UsageError(f"{target} must be an Agent, not a {type(value).__name__}")
-    return value  # pyright: ignore[reportUnknownVariableType]
 
 
 def _module(name: str) -> Any:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Any, Final, TypeAlias, cast
 
-from hookline import Run, ToolFailure, ToolResult
+from hookline import Run
 from hookline.mcp._errors import sdk
 
 Labels: TypeAlias = dict[str, str | int]
@@ -28,25 +28,20 @@ OPERATION: Final = "gen_ai.operation.name"
 NOT_FOUND: Final = -32601
 
 
-class CallRecord:
-    """A call to a server, from now until its end."""
-
-    def __init__(self, run: Run[Any], about: Mapping[str, str | int], version: str) -> None:
-        key = f"hookline.call:{run.chat_id}:{run.call_id}"
-        self._tell: Any = sdk("opentelemetry.context").get_value(key)
-        self._began = perf_counter()
-        self._labels: Labels = {METHOD: "tools/call", VERSION: version, **about}
-
-    def end(self, result: ToolResult | ToolFailure | None, exc: BaseException | None) -> None:
-        """Record the outcome, if it is wanted."""
-        if self._tell is None:
-            return
-        labels = self._labels
-        if exc is not None:
-            labels.update(_failed(exc))
-        elif isinstance(result, ToolFailure):
-            labels[ERROR] = "tool_error"
-        self._tell(labels, perf_counter() - self._began)
+@contextmanager
+def in_call(run: Run[Any], about: Mapping[str, str | int], version: str) -> Generator[Labels]:
+    """Record a call to a server, if it is wanted; yields its labels."""
+    tell: Any = sdk("opentelemetry.context").get_value(f"hookline.call:{run.chat_id}:{run.call_id}")
+    labels: Labels = {METHOD: "tools/call", VERSION: version, **about}
+    began = perf_counter()
+    try:
+        yield labels
+    except BaseException as exc:
+        labels.update(_failed(exc))
+        raise
+    finally:
+        if tell is not None:
+            tell(labels, perf_counter() - began)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ immediately before the tool begins, if approvers or wrappers have changed the ca
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Literal
 
 from hookline import Ask, Deny, HookDef, Tool, ToolFailure, define_hook
@@ -18,7 +18,7 @@ from hookline.workspace._commands.rules import Rules, Verdict, is_rule
 from hookline.workspace._errors import MissingError, WorkspaceClosedError
 from hookline.workspace._files.access import Access
 from hookline.workspace._sandbox.commands import Commands
-from hookline.workspace._tools.file_change import check, plan_call
+from hookline.workspace._tools.file_change import check, plan_change
 from hookline.workspace._tools.seen_files import note_asked
 from hookline.workspace._tools.skills import only_rules
 
@@ -47,6 +47,15 @@ class OwnTools:
         return None if own is None or is_of_another or tool.parameters != own.parameters else own
 
 
+def guard_hook(
+    name: str, decide: Callable[[PreToolCall[Any]], Awaitable[Any]], tools: Iterable[str]
+) -> HookDef:
+    """Make the hook of a guard for these tools."""
+    return define_hook(
+        "preToolCall", decide, name=name, priority=PRIORITY, on_error="deny", tools=list(tools)
+    )
+
+
 class Guard:
     """Decides about the calls of a workspace's tools."""
 
@@ -55,17 +64,6 @@ class Guard:
         self._access = access
         self._commands = commands
         self._mode: Mode = mode
-
-    def hook(self, tools: Sequence[str]) -> HookDef:
-        """Make the hook for these tools."""
-        return define_hook(
-            "preToolCall",
-            self.decide,
-            name="workspace",
-            priority=PRIORITY,
-            on_error="deny",
-            tools=tools,
-        )
 
     async def decide(self, ctx: PreToolCall[Any]) -> _Answer:
         """Refuse the call, ask about it, or let it run."""
@@ -79,16 +77,18 @@ class Guard:
         name = ctx.call.name
         try:
             names = await self._names(name, arguments)
-            narrowed = self._narrowed(ctx, names)
-            if narrowed is not None:
-                return narrowed
+            only = only_rules(ctx.run)
+            if only is not None and name not in ("skill", "plan"):
+                rules = Rules(allow=[text for text in only if is_rule(text)])
+                if self._verdict(rules, name, arguments, names) is None:
+                    tools = ", ".join(only) or "no tool"
+                    return Deny(f"the skill of this chat allows only {tools}")
+            verdict = self._verdict(self._access.rules, name, arguments, names)
             if name == "bash":
-                return await self._command(arguments)
+                return await self._command(arguments, verdict)
             if name in _WRITES:
-                return await self._change(ctx, arguments, names)
-            if name in _READS:
-                return _answer(self._access.rules.for_paths("read", names), name, names)
-            return _answer(self._access.rules.for_tool(name), name, names)
+                return await self._change(ctx, arguments, names, verdict)
+            return _answer(verdict, name, names)
         except (ToolDenied, WorkspaceClosedError) as exc:
             return Deny(str(exc))
         except MissingError:
@@ -107,28 +107,20 @@ class Guard:
             return ()
         return await asyncio.to_thread(self._access.names, path)
 
-    def _narrowed(self, ctx: PreToolCall[Any], names: tuple[str, ...]) -> Deny | None:
-        """Refuse what the skill of this chat does not allow."""
-        texts = only_rules(ctx.run)
-        name = ctx.call.name
-        if texts is None or name in ("skill", "plan"):
-            return None
-        rules = Rules(allow=[text for text in texts if is_rule(text)])
-        if name == "bash":
-            line = str(ctx.call.arguments.get("command"))
-            verdict = rules.for_command(line, confined=self._commands.sandbox.confines)
-        elif name in _WRITES:
-            verdict = rules.for_paths("edit", names)
-        else:
-            verdict = rules.for_paths("read", names)
-        if verdict is not None:
-            return None
-        return Deny(f"the skill of this chat allows only {', '.join(texts) or 'no tool'}")
+    def _verdict(
+        self, rules: Rules, tool: str, arguments: dict[str, Any], names: tuple[str, ...]
+    ) -> Verdict | None:
+        """Say what these rules want of a call."""
+        if tool == "bash":
+            confines = self._commands.sandbox.confines
+            return rules.for_command(arguments["command"], confined=confines)
+        if tool in _WRITES:
+            return rules.for_paths("edit", names)
+        return rules.for_paths("read", names) if tool in _READS else rules.for_tool(tool)
 
-    async def _command(self, arguments: dict[str, Any]) -> _Answer:
+    async def _command(self, arguments: dict[str, Any], verdict: Verdict | None) -> _Answer:
         line, cwd = arguments["command"], arguments.get("cwd", ".")
         confines = self._commands.sandbox.confines
-        verdict = self._access.rules.for_command(line, confined=confines)
         if verdict is not None and verdict.kind == "deny":
             return Deny(f"{verdict.rule} is denied; continue without this command")
         problem = await self._commands.check()
@@ -145,9 +137,12 @@ class Guard:
         return Ask(f"Run this command {place}?", details=details)
 
     async def _change(
-        self, ctx: PreToolCall[Any], arguments: dict[str, Any], names: tuple[str, ...]
+        self,
+        ctx: PreToolCall[Any],
+        arguments: dict[str, Any],
+        names: tuple[str, ...],
+        verdict: Verdict | None,
     ) -> _Answer:
-        verdict = self._access.rules.for_paths("edit", names)
         if verdict is not None and verdict.kind == "deny":
             return Deny(f"{names[-1]!r} must not be changed ({verdict.rule}); leave it as it is")
         kind = "ask" if verdict is None and self._mode == "ask" else "allow"
@@ -155,7 +150,8 @@ class Guard:
             return None
         if ctx.again:  # the question alone matters, and it has been asked
             return Ask(f"Change {names[-1]}?")
-        change = await asyncio.to_thread(plan_call, self._access, ctx.call.name, arguments)
+        content = arguments["text" if ctx.call.name == "write" else "edits"]
+        change = await asyncio.to_thread(plan_change, self._access, arguments["path"], content)
         check(ctx.run, change)
         self._access.may_write(change.path)
         note_asked(ctx.run, change.before)

@@ -101,7 +101,7 @@ class Snapshots:
             return
         async with self._lock:
             now = await self._files()
-        paths = [path for path in sorted(before.keys() | now.keys()) if _differ(path, before, now)]
+        paths = _changed(before, now)
         room = _MAX_DIFFS
         for path in paths[:MAX_CHANGES]:
             old, new = before.get(path), now.get(path)
@@ -118,7 +118,7 @@ class Snapshots:
         if not self._commands.can_search:
             raise UsageError(f"snapshots need ripgrep, which lists the files; run {INSTALL}")
         async with self._lock:
-            return await self._take(label)
+            return await asyncio.to_thread(self._store, label, await self._files())
 
     async def all(self) -> list[Snapshot]:
         """Return the snapshots, the oldest first."""
@@ -138,9 +138,6 @@ class Snapshots:
         return await asyncio.to_thread(self._diff, old, new)
 
     # ── one snapshot ────────────────────────────────────────────────────────────────────────
-
-    async def _take(self, label: str) -> Snapshot:
-        return await asyncio.to_thread(self._store, label, await self._files())
 
     async def _files(self) -> Files:
         """The files as they are; the content of each is stored, if it is new."""
@@ -258,11 +255,10 @@ class Snapshots:
             os.unlink(name, dir_fd=folder)
 
     def _diff(self, old: Snapshot, new: Snapshot) -> str:
-        parts: list[str] = []
-        for path in sorted(old.files.keys() | new.files.keys()):
-            if _differ(path, old.files, new.files):
-                parts.append(self._difference(path, old.files.get(path), new.files.get(path)))
-        return "".join(parts)
+        return "".join(
+            self._difference(path, old.files.get(path), new.files.get(path))
+            for path in _changed(old.files, new.files)
+        )
 
     def _difference(
         self, path: str, before: tuple[str, int] | None, after: tuple[str, int] | None
@@ -285,9 +281,7 @@ def _write(path: Path, data: bytes) -> None:
     part.replace(path)
 
 
-def _differ(
-    path: str, old: Mapping[str, tuple[str, int]], new: Mapping[str, tuple[str, int]]
-) -> bool:
-    """Whether a file has another content, is new, or is gone."""
-    before, after = old.get(path), new.get(path)
-    return before is None or after is None or before[0] != after[0]
+def _changed(old: Mapping[str, tuple[str, int]], new: Mapping[str, tuple[str, int]]) -> list[str]:
+    """Return the paths of the files that have another content, are new, or are gone."""
+    before, after = ({(path, name) for path, (name, _) in files.items()} for files in (old, new))
+    return sorted({path for path, _ in before ^ after})

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from hookline import Run, Scope, Tool, define_hook
+from hookline import HookDef, Run, Scope, Tool
 from hookline.errors import UsageError
 from hookline.points import PreToolCall, check_number
-from hookline.workspace._guard import PRIORITY, OwnTools
+from hookline.workspace._guard import OwnTools, guard_hook
 from hookline.workspace._tools.offload import offload
 from hookline.workspace._workspace import Workspace
 
@@ -72,16 +72,7 @@ class Workspaces:
         self.tools_by_name: dict[str, Tool[Any, Any]] = {tool.name: tool for tool in tools}
         """The tools, by their names."""
         self._own = OwnTools(self.tools_by_name)
-        self.hooks = (
-            define_hook(
-                "preToolCall",
-                self._decide,
-                name="workspaces",
-                priority=PRIORITY,
-                on_error="deny",
-                tools=[tool.name for tool in tools],
-            ),
-        )
+        self.hooks: tuple[HookDef, ...] = (guard_hook(self.name, self._decide, self.tools_by_name),)
         """The guard."""
         self.scopes = (
             Scope(self.name, tools=tools, context=self._pattern.context, title="Workspace"),
@@ -129,13 +120,9 @@ class Workspaces:
             self._users[name] -= 1
             if not self._users[name]:
                 del self._users[name]
-            for idle in list(self._idle()):
-                await self._open.pop(idle).aclose()
-
-    def _idle(self) -> Iterator[str]:
-        """The workspaces to close, the least recently used first."""
-        names = [name for name in self._open if name not in self._users]
-        yield from names[: max(len(names) - self._limit, 0)]
+            idle = [name for name in self._open if name not in self._users]
+            for name in idle[: max(len(idle) - self._limit, 0)]:  # the least recently used
+                await self._open.pop(name).aclose()
 
     def _tool(self, tool: Tool[Any, Any]) -> Tool[Any, Any]:
         """Make a tool that passes its calls on to the workspace of the run."""

@@ -17,7 +17,7 @@ from hookline.points import PreToolCall
 from hookline.workspace._commands.rules import Rules
 from hookline.workspace._files.access import PROTECTED, Access
 from hookline.workspace._files.root import Root
-from hookline.workspace._guard import Guard, Mode, OwnTools
+from hookline.workspace._guard import Guard, Mode, OwnTools, guard_hook
 from hookline.workspace._sandbox.bwrap import Bwrap
 from hookline.workspace._sandbox.commands import Commands
 from hookline.workspace._sandbox.protocol import CommandLimits, Sandbox
@@ -110,7 +110,9 @@ class Workspace:
         }
         """The tools, by their names."""
         self._guard = Guard(access, self._commands, mode, OwnTools(self.tools_by_name))
-        self.hooks: tuple[HookDef, ...] = (self._guard.hook(list(self.tools_by_name)),)
+        self.hooks: tuple[HookDef, ...] = (
+            guard_hook(self.name, self._guard.decide, self.tools_by_name),
+        )
         """The guard."""
         own = self.tools_by_name.values()
         self.scopes: tuple[Scope, ...] = (

@@ -6,19 +6,20 @@ import asyncio
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from hookline.cli._options import Debug
+from hookline.cli._options import Debug, Format
+from hookline.cli._target import store_at
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
 from hookline.cli._terminal.styled_lines import Line
 from hookline.errors import UsageError
 from hookline.hooks import read_reviews
-from hookline.storage import Rule, list_rules, resolve_store, revoke_rule
+from hookline.storage import Rule, list_rules, revoke_rule
 
-Output = Annotated[Literal["text", "json"], Parameter(help="json: data for programs.")]
+Output = Annotated[Format, Parameter(help="json: data for programs.")]
 
 
 def approvals(
@@ -45,18 +46,13 @@ def approvals(
 
 
 async def _rules(url: str, conversation: str | None, revoke: str | None) -> tuple[Rule, ...]:
-    store = resolve_store(url)
-    try:
+    async with store_at(url) as store:
         if revoke is not None and not await revoke_rule(store, revoke, conversation):
             raise UsageError(
                 f"there is no rule {revoke!r} here; list the rules without --revoke, or name the "
                 "conversation with --conversation"
             )
         return await list_rules(store, conversation)
-    finally:
-        closing: Any = getattr(store, "aclose", None)
-        if closing is not None:
-            await closing()
 
 
 def rule_lines(rules: Sequence[Rule]) -> list[Line]:

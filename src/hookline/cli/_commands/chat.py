@@ -1,89 +1,56 @@
-"""`hookline chat`: its options."""
+"""`hookline chat`: a message or a conversation, in one event loop."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import asyncio
+import signal
+import sys
+from typing import Final, TextIO
 
-from cyclopts import Parameter
+from hookline.cli._commands.chat_session import Session
+from hookline.cli._commands.chat_setup import ChatOptions, log_to, open_talk
+from hookline.cli._options import Target
+from hookline.cli._target import deps_at, locate
+from hookline.cli._terminal.screen import Screen, is_terminal
+from hookline.errors import UsageError
 
-from hookline.cli._commands.chat_session import run
-from hookline.cli._commands.chat_setup import ChatOptions
-from hookline.cli._commands.workspace import WorkspaceOptions
-from hookline.cli._options import Debug, Deps, Target
+DEFAULTS: Final = ChatOptions()
 
 
-def chat(
-    agent: Target | None = None,
-    /,
-    *,
-    message: Annotated[
-        str | None,
-        Parameter(
-            alias="-m", allow_leading_hyphen=True, help="Send this message, print the answer, exit."
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        Parameter(help="The model; replaces the agent's model, and also works without an agent."),
-    ] = None,
-    conversation: Annotated[
-        str | None, Parameter(help="The id of the conversation to continue or start.")
-    ] = None,
-    store: Annotated[
-        str | None, Parameter(help="The store for conversations, such as sqlite:///chats.db.")
-    ] = None,
-    mcp: Annotated[
-        list[str] | None,
-        Parameter(help="A file, such as mcp.json, with MCP servers for the agent."),
-    ] = None,
-    deps: Deps = None,
-    resume: Annotated[
-        bool, Parameter(help="Continue the most recently changed conversation of the store.")
-    ] = False,
-    hooks: Annotated[
-        Literal["all", "decisions"] | None,
-        Parameter(help="Show each hook as it fires; decisions: only hooks that decided something."),
-    ] = None,
-    output: Annotated[
-        Literal["text", "json"],
-        Parameter(help="json: every event of the chat on its own line."),
-    ] = "text",
-    workspace: Annotated[
-        str | None,
-        Parameter(help="A folder for the agent to work in, with tools and a sandbox for commands."),
-    ] = None,
-    mode: Annotated[
-        Literal["read", "ask", "edits"],
-        Parameter(help="With --workspace: only read; ask before changes; or edit without asking."),
-    ] = "ask",
-    allow: Annotated[
-        list[str] | None,
-        Parameter(help="With --workspace: a rule for what may run, such as 'bash(npm test)'."),
-    ] = None,
-    no_sandbox: Annotated[
-        bool, Parameter(help="With --workspace: run commands with all your rights, after asking.")
-    ] = False,
-    debug: Debug = False,
-) -> int:
+def chat(agent: Target | None = None, /, *, options: ChatOptions = DEFAULTS) -> int:
     """Talk to an agent in this terminal."""
-    place = None
-    if workspace is not None:
-        place = WorkspaceOptions(
-            path=workspace, mode=mode, allow=tuple(allow or ()), sandbox=not no_sandbox
+    if agent is None and options.model is None:
+        raise UsageError(
+            "name an agent, as in `hookline chat app:agent` (the variable `agent` of app.py in "
+            "this folder), or a model, as in `hookline chat --model openai:gpt-5-mini`"
         )
-    return run(
-        ChatOptions(
-            agent=agent,
-            message=message,
-            model=model,
-            conversation=conversation,
-            resume=resume,
-            store=store,
-            mcp=tuple(mcp or ()),
-            deps=deps,
-            hooks=hooks,
-            output=output,
-            debug=debug,
-            workspace=place,
-        )
-    )
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    screen = Screen()
+    log_to(screen, debug=options.debug)
+    text = options.message
+    if text is None and not is_terminal(sys.stdin):
+        text = _all_of(sys.stdin)
+    if text is None and options.output == "json":
+        raise UsageError("--output json needs a message: add -m '…', or pipe it in")
+    if text is not None and not text.strip():
+        raise UsageError("the message is empty: pass -m '…', or pipe a text in")
+    located = None if agent is None else locate(agent)
+    make_deps = deps_at(options.deps)
+    with asyncio.Runner() as runner:
+        opening = open_talk(options, located)
+        talk = runner.run(opening.__aenter__())
+        try:
+            session = Session(agent, options, talk, make_deps, screen, runner)
+            return session.converse() if text is None else session.once(text)
+        finally:
+            screen.still()
+            screen.echo()
+            runner.run(opening.__aexit__(None, None, None))
+
+
+def _all_of(stream: TextIO | None) -> str:
+    return "" if stream is None else stream.buffer.read().decode(errors="replace").rstrip("\n")
+
+
+def _on_sigterm(*_: object) -> None:
+    raise SystemExit(128 + signal.SIGTERM)  # unwinds, so that the spinner restores the cursor

@@ -17,13 +17,13 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from shlex import join
-from typing import Literal, TextIO
+from typing import Literal
 
 from hookline import ApprovalRequest, Approve, ChatStream, Deny, __version__
-from hookline.cli._commands.chat_setup import ChatOptions, Talk, log_to, open_talk, watch
+from hookline.cli._commands.chat_setup import ChatOptions, Talk, watch
 from hookline.cli._commands.conversations import entitle
 from hookline.cli._commands.workspace import COMMANDS, greeting, is_command
-from hookline.cli._target import MakeDeps, deps_at, locate
+from hookline.cli._target import MakeDeps
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.error_texts import (
     FAILED,
@@ -36,42 +36,11 @@ from hookline.cli._terminal.error_texts import (
 )
 from hookline.cli._terminal.output import JsonView, PlainView, TerminalView, View
 from hookline.cli._terminal.prompts import LeftError, Prompts
-from hookline.cli._terminal.screen import Screen, is_terminal
+from hookline.cli._terminal.screen import Screen
 from hookline.errors import ApprovalError, ConversationBusyError, StreamStateError, UsageError
 from hookline.events import SentMessage
 
 Ending = Literal["done", "aborted", "failed", "useless"]
-
-
-def run(options: ChatOptions) -> int:
-    """Run the chat of a command line; returns the exit status. Raises errors in its options."""
-    if options.agent is None and options.model is None:
-        raise UsageError(
-            "name an agent, as in `hookline chat app:agent` (the variable `agent` of app.py in "
-            "this folder), or a model, as in `hookline chat --model openai:gpt-5-mini`"
-        )
-    signal.signal(signal.SIGTERM, _terminated)
-    screen = Screen()
-    log_to(screen, debug=options.debug)
-    text = options.message
-    if text is None and not is_terminal(sys.stdin):
-        text = _all_of(sys.stdin)
-    if text is None and options.output == "json":
-        raise UsageError("--output json needs a message: add -m '…', or pipe it in")
-    if text is not None and not text.strip():
-        raise UsageError("the message is empty: pass -m '…', or pipe a text in")
-    target = None if options.agent is None else locate(options.agent)
-    make_deps = deps_at(options.deps)
-    with asyncio.Runner() as runner:
-        opening = open_talk(options, target)
-        talk = runner.run(opening.__aenter__())
-        try:
-            session = Session(options, talk, make_deps, screen, runner)
-            return session.converse() if text is None else session.once(text)
-        finally:
-            screen.still()
-            screen.echo()
-            runner.run(opening.__aexit__(None, None, None))
 
 
 class Session:
@@ -79,12 +48,14 @@ class Session:
 
     def __init__(
         self,
+        target: str | None,
         options: ChatOptions,
         talk: Talk,
         make_deps: MakeDeps,
         screen: Screen,
         runner: asyncio.Runner,
     ) -> None:
+        self._target = target
         self._options = options
         self._talk = talk
         self._make_deps = make_deps
@@ -126,7 +97,7 @@ class Session:
     def _waits(self) -> int:
         talk, options = self._talk, self._options
         names = ", ".join(request.call.name for request in talk.conversation.pending)
-        again = ["hookline", "chat", *([options.agent] if options.agent else [])]
+        again = ["hookline", "chat", *([self._target] if self._target else [])]
         again += ["--model", options.model] if options.model else []
         again += ["--deps", options.deps] if options.deps else []
         again += [word for path in options.mcp for word in ("--mcp", path)]
@@ -174,7 +145,7 @@ class Session:
 
     def _greet(self) -> None:
         say, talk = self._screen.say, self._talk
-        target = self._options.target
+        target = self._target or self._options.model
         title = f"{talk.agent.name} ({target})" if talk.agent.name != target else target
         say(strict(f"hookline {__version__} · {title}"))
         if talk.is_stored:
@@ -212,25 +183,20 @@ class Session:
         return ending
 
     def _postponed(self) -> None:
-        if not self._talk.conversation.pending:
-            return
-        if self._talk.is_stored:
-            self._screen.say("Not answered: no waiting call has run. You can answer later.", "mark")
-        else:
-            self._screen.say("Not answered: no waiting call has run.", "mark")
+        if self._talk.conversation.pending:
+            later = " You can answer later." if self._talk.is_stored else ""
+            self._screen.say(f"Not answered: no waiting call has run.{later}", "mark")
 
     # ── a turn ──────────────────────────────────────────────────────────────────────────────
 
     def _say(self, text: str) -> Ending:
         talk = self._talk
-        if self._asks or talk.is_stored:
-            conversation = talk.conversation
-            ending = self._turn(partial(talk.agent.chat_stream, text, conversation=conversation))
-            if talk.is_stored:
-                self._runner.run(entitle(talk.conversation))
-            return ending
-        # Nobody can be asked, so calls that need an approval are denied.
-        return self._turn(partial(talk.agent.chat_stream, text))
+        # Without a conversation, calls that need an approval are denied: nobody can be asked.
+        conversation = talk.conversation if self._asks or talk.is_stored else None
+        ending = self._turn(partial(talk.agent.chat_stream, text, conversation=conversation))
+        if talk.is_stored:
+            self._runner.run(entitle(talk.conversation))
+        return ending
 
     def _turn(self, begin: Callable[..., ChatStream]) -> Ending:
         """Run one chat to its end, with deps of its own."""
@@ -288,17 +254,9 @@ class Session:
                 self._screen.say(strict(words), "mark")
 
 
-def _all_of(stream: TextIO | None) -> str:
-    return "" if stream is None else stream.buffer.read().decode(errors="replace").rstrip("\n")
-
-
 def without_password(url: str) -> str:
     """Return the URL without its password."""
     return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:…@", url)
-
-
-def _terminated(*_: object) -> None:
-    raise SystemExit(128 + signal.SIGTERM)  # unwinds, so that the spinner restores the cursor
 
 
 def _has_response(stream: ChatStream) -> bool:

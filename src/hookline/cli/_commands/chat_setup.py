@@ -6,14 +6,15 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, nullcontext
-from typing import Any, Final, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
 
-import msgspec
+from cyclopts import Parameter
 
 from hookline import Agent, Conversation, ModelRequest, Store
 from hookline.cli._commands.conversations import latest
-from hookline.cli._commands.workspace import WorkspaceOptions, open_workspace
-from hookline.cli._target import as_agent
+from hookline.cli._options import Debug, Deps, Format
+from hookline.cli._target import Located, store_at
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.hook_lines import HookRun
 from hookline.cli._terminal.output import View
@@ -23,35 +24,63 @@ from hookline.hooks import RequestPrefix, watch_prefix
 from hookline.mcp import connect, load
 from hookline.models import resolve_model
 from hookline.points import OnHook, PreRequest
-from hookline.storage import resolve_store
-from hookline.workspace import Workspace
+from hookline.workspace import Mode, Rules, Workspace
 
 OURS: Final = "hookline chat "  # the prefix of our own hooks, which are not shown
 FIRST: Final = 1_000_000  # before every hook of the agent, which may still choose another model
 
-Output = Literal["text", "json"]
 
-
-class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ChatOptions:
     """The options of `hookline chat`."""
 
-    agent: str | None = None
-    message: str | None = None
-    model: str | None = None
-    conversation: str | None = None
-    store: str | None = None
-    mcp: tuple[str, ...] = ()
-    deps: str | None = None
-    resume: bool = False
-    hooks: Literal["all", "decisions"] | None = None
-    output: Output = "text"
-    debug: bool = False
-    workspace: WorkspaceOptions | None = None
-
-    @property
-    def target(self) -> str:
-        """The agent or model, as named on the command line."""
-        return self.agent or self.model or ""
+    message: Annotated[
+        str | None,
+        Parameter(
+            alias="-m", allow_leading_hyphen=True, help="Send this message, print the answer, exit."
+        ),
+    ] = None
+    model: Annotated[
+        str | None,
+        Parameter(help="The model; replaces the agent's model, and also works without an agent."),
+    ] = None
+    conversation: Annotated[
+        str | None, Parameter(help="The id of the conversation to continue or start.")
+    ] = None
+    store: Annotated[
+        str | None, Parameter(help="The store for conversations, such as sqlite:///chats.db.")
+    ] = None
+    mcp: Annotated[
+        tuple[str, ...], Parameter(help="A file, such as mcp.json, with MCP servers for the agent.")
+    ] = ()
+    deps: Deps = None
+    resume: Annotated[
+        bool, Parameter(help="Continue the most recently changed conversation of the store.")
+    ] = False
+    hooks: Annotated[
+        Literal["all", "decisions"] | None,
+        Parameter(help="Show each hook as it fires; decisions: only hooks that decided something."),
+    ] = None
+    output: Annotated[Format, Parameter(help="json: every event of the chat on its own line.")] = (
+        "text"
+    )
+    workspace: Annotated[
+        str | None,
+        Parameter(help="A folder for the agent to work in, with tools and a sandbox for commands."),
+    ] = None
+    mode: Annotated[
+        Mode,
+        Parameter(help="With --workspace: only read; ask before changes; or edit without asking."),
+    ] = "ask"
+    allow: Annotated[
+        tuple[str, ...],
+        Parameter(help="With --workspace: a rule for what may run, such as 'bash(npm test)'."),
+    ] = ()
+    no_sandbox: Annotated[
+        bool, Parameter(help="With --workspace: run commands with all your rights, after asking.")
+    ] = False
+    debug: Debug = False
 
 
 class Talk:
@@ -66,29 +95,33 @@ class Talk:
 
 
 @asynccontextmanager
-async def open_talk(options: ChatOptions, target: Any) -> AsyncGenerator[Talk]:
+async def open_talk(options: ChatOptions, located: Located | None) -> AsyncGenerator[Talk]:
     """Open the located agent with its model and conversation; closes everything that it opens."""
-    if target is None:
+    if located is None:
         assert options.model is not None
         agent: Agent[Any] = Agent(resolve_model(options.model), name=options.model)
     else:
-        agent = await as_agent(target, options.target)
+        agent = await located.agent()
         if options.model is not None:
             _use_model(agent, options.model)
-    workspace = None if options.workspace is None else open_workspace(options.workspace)
-    if workspace is not None:
+    workspace: Workspace | None = None
+    if options.workspace is not None:
+        workspace = Workspace(
+            options.workspace,
+            mode=options.mode,
+            rules=Rules(allow=options.allow),
+            sandbox="none" if options.no_sandbox else "auto",
+            unsafe=options.no_sandbox,
+            at=None,  # its paths are those of this machine
+        )
         await agent.use(workspace)
     servers = [server for path in options.mcp for server in load(path)]
     async with agent, connect(agent, *servers) if servers else nullcontext():
-        store = agent.store if options.store is None else resolve_store(options.store)
-        try:
+        opening = nullcontext(agent.store) if options.store is None else store_at(options.store)
+        async with opening as store:
             talk = await _talk(agent, store, options)
             talk.workspace = workspace
             yield talk
-        finally:
-            closing: Any = getattr(store, "aclose", None)
-            if options.store is not None and closing is not None:
-                await closing()
 
 
 async def _talk(agent: Agent[Any], store: Store | None, options: ChatOptions) -> Talk:
@@ -175,8 +208,7 @@ class Notes(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if logging.getLogger().handlers:
             return
-        text = self.format(record)
-        for line in text.split("\n"):
+        for line in self.format(record).split("\n"):
             self._screen.say(strict(f"{record.name}: {line}"))
 
 

@@ -8,15 +8,14 @@ import logging
 from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
 
-from hookline import ToolCall
 from hookline.cli._options import Debug, Deps, Target
 from hookline.cli._probe.second_process import SecondProcess
-from hookline.cli._target import as_agent, deps_at, locate
+from hookline.cli._target import Located, deps_at, locate
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
 from hookline.errors import UsageError
@@ -24,17 +23,14 @@ from hookline.testing import Expected, Probe, call, probe
 from hookline.testing.doors import DOOR_PATHS
 
 
-class _Line(msgspec.Struct, forbid_unknown_fields=True):
-    """A line of the file."""
+class Line(msgspec.Struct, forbid_unknown_fields=True):
+    """A line of the file: a call, and what must become of it."""
 
     name: str
     arguments: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     expect: Expected = "denied"
     secret: str | None = None
-
-
-Line: TypeAlias = tuple[ToolCall, Expected, str | None]
-"""A call, what must become of it, and the text that its tool must not get."""
+    """The text that the tool must not get."""
 
 
 def calls_in(path: str) -> list[Line]:
@@ -56,7 +52,7 @@ def calls_in(path: str) -> list[Line]:
 
 def _call_in(line: str, where: str) -> Line:
     try:
-        data = msgspec.json.decode(line, type=_Line)
+        data = msgspec.json.decode(line, type=Line)
     except msgspec.MsgspecError as exc:
         raise UsageError(
             f'{where}: {line!r} must be like {{"name": "bash", "arguments": {{"command": "rm"}}, '
@@ -67,7 +63,7 @@ def _call_in(line: str, where: str) -> Line:
             f'{where}: "expect": "redacted" and "secret" belong together; add "secret", the text '
             "of the arguments that the tool must not get"
         )
-    return call(data.name, data.arguments), data.expect, data.secret
+    return data
 
 
 def check(
@@ -80,34 +76,28 @@ def check(
 ) -> int:
     """Send calls over the paths to their tools, and report those that a guard lets pass."""
     logging.getLogger("hookline").setLevel(logging.ERROR)  # the notes say it once
-    value, calls = locate(agent), calls_in(probe)
-    return asyncio.run(_check(value, agent, calls, Screen(), deps=deps))
+    located, calls = locate(agent), calls_in(probe)
+    return asyncio.run(_check(located, calls, Screen(), deps=deps))
 
 
-async def _check(
-    value: Any,
-    target: str,
-    calls: list[Line],
-    screen: Screen,
-    *,
-    deps: str | None,
-) -> int:
+async def _check(located: Located, calls: list[Line], screen: Screen, *, deps: str | None) -> int:
     """Probe each call; returns 1 if one passes a guard by, or if a guard was never asked."""
-    agent, make_deps = await as_agent(value, target), deps_at(deps)
+    agent, make_deps = await located.agent(), deps_at(deps)
     results: list[tuple[Probe, Expected]] = []
-    async with aclosing(SecondProcess(target, deps)) as second:
+    async with aclosing(SecondProcess(located.target, deps)) as second:
         paths = {**DOOR_PATHS, **second.paths}
-        for tool_call, expected, secret in calls:
+        for line in calls:
+            tool_call = call(line.name, line.arguments)
             result = await probe(
-                agent, tool_call, deps=await make_deps(), paths=paths, secret=secret
+                agent, tool_call, deps=await make_deps(), paths=paths, secret=line.secret
             )
-            results.append((result, expected))
+            results.append((result, line.expect))
     failed = False
     for result, expected in results:
         failures = result.failures(expected)
         failed = failed or bool(failures)
-        for line in _lines(result, expected, failures):
-            screen.line([("", strict(line))])
+        for text in _lines(result, expected, failures):
+            screen.line([("", strict(text))])
     names = {name for result, _ in results for name in result.guards}
     for hook in agent.hooks("preToolCall"):
         if hook.guard and hook.name not in names:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final
 
 from cyclopts import Parameter
 from rich.cells import cell_len
 
 from hookline import Conversation, Store
-from hookline.cli._options import Debug
+from hookline.cli._options import Debug, Format
+from hookline.cli._target import store_at
 from hookline.cli._terminal.clean_text import strict
-from hookline.cli._terminal.screen import Screen
-from hookline.cli._terminal.styled_lines import Line, cut
+from hookline.cli._terminal.screen import show_data
+from hookline.cli._terminal.styled_lines import Line
 from hookline.cli._terminal.text_layout import fit, pad
 from hookline.errors import HooklineError
-from hookline.storage import ConversationInfo, resolve_store
+from hookline.storage import ConversationInfo
 
 MAX_ROWS: Final = 100
 ID: Final = 40  # most cells of the id column
@@ -50,18 +51,12 @@ async def latest(store: Store) -> str | None:
 
 async def conversations_in(url: str) -> list[ConversationInfo]:
     """List the conversations of the store at a URL."""
-    store = resolve_store(url)
-    try:
+    async with store_at(url) as store:
         return await list_of(store)
-    finally:
-        closing: Any = getattr(store, "aclose", None)
-        if closing is not None:
-            await closing()
 
 
-def listing(conversations: Iterable[ConversationInfo], width: int) -> list[Line]:
+def listing(rows: Sequence[ConversationInfo]) -> list[Line]:
     """Return a line per conversation: time of change, id, number of messages, title."""
-    rows = list(conversations)
     if not rows:
         return [[("dim", "no conversations")]]
     room = min(ID, max(cell_len(strict(row.id)) for row in rows))
@@ -74,32 +69,18 @@ def listing(conversations: Iterable[ConversationInfo], width: int) -> list[Line]
         line.append(("", strict(str(row.meta.get("title", "")))))
         if row.waits:
             line.append(("mark", "  waits for an approval"))
-        lines.append(cut(line, width))
+        lines.append(line)
     return lines
-
-
-def as_json(conversations: Iterable[ConversationInfo]) -> str:
-    """Return the conversations as JSON in ASCII."""
-    return json.dumps(
-        [json.loads(conversation.to_json()) for conversation in conversations], indent=2
-    )
 
 
 def conversations(
     store: Annotated[str, Parameter(help="A store, such as sqlite:///chats.db.")],
     /,
     *,
-    output: Annotated[
-        Literal["text", "json"], Parameter(help="json: a list of conversations.")
-    ] = "text",
+    output: Annotated[Format, Parameter(help="json: a list of conversations.")] = "text",
     debug: Debug = False,
 ) -> int:
     """List the conversations of a store, the most recently changed first."""
     rows = asyncio.run(conversations_in(store))
-    screen = Screen()
-    if output == "json":
-        print(as_json(rows))
-        return 0
-    for line in listing(rows, screen.width if screen.live else 120):
-        screen.line(line)
+    show_data([json.loads(row.to_json()) for row in rows], listing(rows), output, piped=120)
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
@@ -25,11 +25,10 @@ from hookline.cli._commands.durable_lines import (
     seconds_of,
     verdict_row,
 )
-from hookline.cli._options import Debug
-from hookline.cli._target import as_agent, locate, whole
+from hookline.cli._options import Debug, Format
+from hookline.cli._target import locate, whole
 from hookline.cli._terminal.clean_text import strict
-from hookline.cli._terminal.screen import Screen
-from hookline.cli._terminal.styled_lines import Line, cut
+from hookline.cli._terminal.screen import Screen, show_data, show_lines
 from hookline.durable import (
     ChatMessage,
     ChatStatus,
@@ -50,7 +49,7 @@ Url = Annotated[
     str, Parameter(help="The engine of the chats, such as sqlite:///jobs.db or postgresql://….")
 ]
 Id = Annotated[str, Parameter(help="The id of the chat.")]
-Output = Annotated[Literal["text", "json"], Parameter(help="json: the same as JSON.")]
+Output = Annotated[Format, Parameter(help="json: the same as JSON.")]
 
 
 @Parameter(name="*")
@@ -91,13 +90,6 @@ async def _look(jobs: Client, queue: str) -> None:
         Screen().fault(strict(f"queue {queue!r} has no chats; these have: {', '.join(queues)}"))
 
 
-def _print(lines: Iterable[Line]) -> None:
-    screen = Screen()
-    width = screen.width if screen.live else 160
-    for line in lines:
-        screen.line(cut(line, width))
-
-
 @app.command
 def ls(
     url: Url,
@@ -130,11 +122,8 @@ def ls(
         )
 
     chats: tuple[ChatStatus, ...] = _run(url, options, work, of_queue=True)
-    if output == "json":
-        print(json.dumps(msgspec.to_builtins(chats), indent=2))
-        return 0
-    _print(chat_rows(chats))
-    if len(chats) == limit:
+    show_data(msgspec.to_builtins(chats), chat_rows(chats), output)
+    if output == "text" and len(chats) == limit:
         Screen().fault(f"there may be more than these {limit} chats: raise --limit")
     return 0
 
@@ -161,10 +150,8 @@ def show(url: Url, id: Id, /, *, output: Output = "text", options: Options = DEF
         return await jobs.status(id), events
 
     status, events = _run(url, options, work)
-    if output == "json":
-        print(json.dumps([msgspec.to_builtins(event) for event in events], indent=2))
-        return 0
-    _print([chat_row(status), *map(event_row, events)])
+    lines = [chat_row(status), *map(event_row, events)]
+    show_data(msgspec.to_builtins(events), lines, output)
     return 0
 
 
@@ -175,7 +162,7 @@ def watch(url: Url, id: Id, /, *, options: Options = DEFAULTS) -> int:
     async def work(jobs: Client) -> None:
         async with aclosing(jobs.watch(id)) as events:
             async for event in events:
-                _print([event_row(event)])
+                show_lines([event_row(event)])
 
     _run(url, options, work)
     return 0
@@ -185,10 +172,8 @@ def watch(url: Url, id: Id, /, *, options: Options = DEFAULTS) -> int:
 def pending(url: Url, id: Id, /, *, output: Output = "text", options: Options = DEFAULTS) -> int:
     """List the calls of a chat that wait for an answer, each with its id."""
     requests: tuple[ApprovalRequest, ...] = _run(url, options, lambda jobs: jobs.pending(id))
-    if output == "json":
-        print(json.dumps([json.loads(request.to_json()) for request in requests], indent=2))
-        return 0
-    _print(map(question_row, requests) if requests else [[("dim", "no call waits")]])
+    lines = [*map(question_row, requests)] or [[("dim", "no call waits")]]
+    show_data([json.loads(request.to_json()) for request in requests], lines, output)
     return 0
 
 
@@ -355,7 +340,7 @@ def check(
     located = locate(agent)
 
     async def work(jobs: Client) -> tuple[str, tuple[Replay, ...], list[ChatStatus]]:
-        deployed = await as_agent(located, agent)
+        deployed = await located.agent()
         name = deployed.name
         chats = [chat for state in OPEN for chat in await jobs.list(state=state, limit=ALL)]
         others = [chat for chat in chats if chat.agent not in (None, name)]
@@ -363,7 +348,7 @@ def check(
 
     name, replays, others = _run(url, options, work, of_queue=True)
     misfits = [replay for replay in replays if not replay.fits]
-    _print(verdict_row(replay) for replay in replays if replay.why)
+    show_lines(verdict_row(replay) for replay in replays if replay.why)
     verb = "does" if len(misfits) == 1 else "do"
     print(f"{number_of(len(replays), 'open chat')}, {len(misfits)} {verb} not fit")
     if others:

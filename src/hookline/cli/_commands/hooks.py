@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 from rich.cells import cell_len
 
 from hookline import HookInfo
-from hookline.cli._options import Debug, Target
-from hookline.cli._target import as_agent, locate
+from hookline.cli._options import Debug, Format, Target
+from hookline.cli._target import locate
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
 from hookline.cli._terminal.styled_lines import Line, cut
@@ -115,12 +115,12 @@ def hooks(
     *,
     all: Annotated[bool, Parameter(help="Include points without hooks.")] = False,
     output: Annotated[
-        Literal["text", "json"], Parameter(help="json: a list of points, each with its hooks.")
+        Format, Parameter(help="json: a list of points, each with its hooks.")
     ] = "text",
     debug: Debug = False,
 ) -> int:
     """List an agent's hooks by point, in the order in which they fire."""
-    hook_infos = asyncio.run(as_agent(locate(agent), agent)).hooks()
+    hook_infos = asyncio.run(locate(agent).agent()).hooks()
     screen = Screen()
     if output == "json":
         print(as_json(hook_infos, every=all))

@@ -8,17 +8,17 @@ import logging
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
 from hookline import __version__
 from hookline.cli import _help
-from hookline.cli._options import Debug, Target
-from hookline.cli._target import as_agent, locate
+from hookline.cli._options import Debug, Format, Target
+from hookline.cli._target import Located, locate
 from hookline.cli._terminal.clean_text import strict
-from hookline.cli._terminal.screen import Screen
-from hookline.cli._terminal.styled_lines import Line, cut
+from hookline.cli._terminal.screen import show_lines
+from hookline.cli._terminal.styled_lines import Line
 from hookline.errors import UsageError
 from hookline.mcp import MCPServer, load, serve_stdio
 
@@ -32,17 +32,13 @@ def serve(agent: Target, /, *, debug: Debug = False) -> int:
     logging.basicConfig(stream=sys.stderr, format="%(name)s: %(message)s")
     logging.getLogger("hookline").setLevel(logging.DEBUG if debug else logging.WARNING)
     with redirect_stdout(sys.stderr):
-        target = locate(agent)
-    try:
-        asyncio.run(_serve(target, agent))
-    except KeyboardInterrupt:
-        return 130
+        located = locate(agent)
+    asyncio.run(_serve(located))
     return 0
 
 
-async def _serve(value: Any, target: str) -> None:
-    agent = await as_agent(value, target)
-    async with agent:
+async def _serve(located: Located) -> None:
+    async with await located.agent() as agent:
         await serve_stdio(agent)
 
 
@@ -57,9 +53,7 @@ def listing(
             allow_leading_hyphen=True,
         ),
     ],
-    output: Annotated[
-        Literal["text", "json"], Parameter(help="json: include the schemas of the tools.")
-    ] = "text",
+    output: Annotated[Format, Parameter(help="json: include the schemas of the tools.")] = "text",
     debug: Debug = False,
 ) -> int:
     """Show the tools of the servers that a file, a URL or a command names."""
@@ -67,12 +61,8 @@ def listing(
     rows = asyncio.run(_rows_of(servers))
     if output == "json":
         print(json.dumps(rows, ensure_ascii=False, indent=2))
-        return 1 if any("error" in row for row in rows) else 0
-    screen = Screen()
-    width = screen.width if screen.live else 100
-    for row in rows:
-        for line in _lines(row):
-            screen.line(cut(line, width))
+    else:
+        show_lines([line for row in rows for line in _lines(row)], piped=100)
     return 1 if any("error" in row for row in rows) else 0
 
 

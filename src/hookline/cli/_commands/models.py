@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
+from collections.abc import Sequence
 from importlib.metadata import entry_points
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
 from rich.cells import cell_len
 
+from hookline.cli._options import Format
 from hookline.cli._terminal.clean_text import strict
-from hookline.cli._terminal.screen import Screen
-from hookline.cli._terminal.styled_lines import Line, cut
+from hookline.cli._terminal.screen import show_data
+from hookline.cli._terminal.styled_lines import Line
 from hookline.cli._terminal.text_layout import pad
 from hookline.models import MODEL_ENTRY_POINTS
 from hookline.providers.presets import OWN, PRESETS
@@ -32,8 +33,8 @@ def rows() -> list[dict[str, Any]]:
     return rows
 
 
-def listing(width: int) -> list[Line]:
-    """Return the rows as lines of this number of cells."""
+def listing(providers: Sequence[dict[str, Any]]) -> list[Line]:
+    """Return a line per provider."""
     cells = [
         [
             f"{row['prefix']}:…",
@@ -42,13 +43,13 @@ def listing(width: int) -> list[Line]:
             f"hookline[{row['extra']}]" if row.get("extra") else "",
             _key(row),
         ]
-        for row in rows()
+        for row in providers
     ]
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     lines: list[Line] = []
     for row in cells:
         name, *rest = (pad(cell, room) for cell, room in zip(row, widths, strict=True))
-        lines.append(cut([("name", name), ("", "  "), ("dim", "  ".join(rest).rstrip())], width))
+        lines.append([("name", name), ("", "  "), ("dim", "  ".join(rest).rstrip())])
     return lines
 
 
@@ -60,22 +61,10 @@ def _key(row: dict[str, Any]) -> str:
     return f"{'✓' if row.get('key_set') else ' '} {row['keys'][0]}{rest}"
 
 
-def as_json() -> str:
-    """Return the rows as JSON in ASCII."""
-    return json.dumps(rows(), indent=2)
-
-
 def models(
-    *,
-    output: Annotated[
-        Literal["text", "json"], Parameter(help="json: a list of providers.")
-    ] = "text",
+    *, output: Annotated[Format, Parameter(help="json: a list of providers.")] = "text"
 ) -> int:
     """List the providers that a model's name may begin with."""
-    screen = Screen()
-    if output == "json":
-        print(as_json())
-        return 0
-    for line in listing(screen.width if screen.live else 120):
-        screen.line(line)
+    providers = rows()
+    show_data(providers, listing(providers), output, piped=120)
     return 0

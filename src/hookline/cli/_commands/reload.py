@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -30,10 +31,8 @@ def files_of(folder: Path) -> dict[str, int]:
         for name in names:
             if name.endswith(".py"):
                 path = os.path.join(place, name)
-                try:
+                with suppress(OSError):  # the file has been removed in the meantime
                     files[path] = os.stat(path).st_mtime_ns
-                except OSError:  # the file has been removed in the meantime
-                    continue
     return files
 
 

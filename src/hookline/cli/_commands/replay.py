@@ -5,41 +5,57 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection
-from contextlib import AsyncExitStack
+from collections.abc import Collection
+from contextlib import nullcontext
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
-from hookline import Agent, HookDef
-from hookline.cli._options import Debug, Deps, Target
-from hookline.cli._target import as_agent, deps_at, locate, object_at, whole
+from hookline import HookDef
+from hookline.cli._options import Debug, Deps, Format, Target
+from hookline.cli._target import Located, deps_at, locate, object_at, whole
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.screen import Screen
 from hookline.durable import client
 from hookline.errors import UsageError
-from hookline.replay import Record, Report
+from hookline.replay import Report
 from hookline.replay import replay as replay_chats
 
 UNITS: Final = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
-class ReplayOptions(NamedTuple):
-    """The command line of `hookline replay`."""
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ReplayOptions:
+    """The options of `hookline replay`."""
 
-    records: str
-    hooks: tuple[str, ...]
-    without: tuple[str, ...]
-    since: str | None
-    deps: str | None
-    html: str | None
-    fail_on: tuple[str, ...]
-    as_json: bool
-    limit: int
-    is_durable: bool
-    queue: str | None
+    durable: Annotated[
+        bool, Parameter(help="The records are the logs of an engine of durable chats.")
+    ] = False
+    queue: Annotated[str | None, Parameter(help="The queue of the durable chats.")] = None
+    hook: Annotated[
+        tuple[str, ...], Parameter(help="module:attribute of a hook definition to add.")
+    ] = ()
+    without: Annotated[
+        tuple[str, ...], Parameter(help="The id or name of a hook to leave out.")
+    ] = ()
+    since: Annotated[str | None, Parameter(help="Only what is newer: 7d, 12h, or a date.")] = None
+    deps: Deps = None
+    html: Annotated[str | None, Parameter(help="Write the report to this file, too.")] = None
+    fail_on: Annotated[
+        tuple[str, ...], Parameter(help="Exit with 1 for a verdict such as denied or allowed.")
+    ] = ()
+    limit: Annotated[int, Parameter(converter=whole, help="How many verdicts the table lists.")] = (
+        50
+    )
+    output: Annotated[Format, Parameter(help="json: the whole report.")] = "text"
+    debug: Debug = False
+
+
+DEFAULTS: Final = ReplayOptions()
 
 
 def hooks_at(targets: Collection[str]) -> list[Any]:
@@ -72,35 +88,33 @@ def since_of(text: str | None, now: float) -> float | None:
         ) from None
 
 
-async def _run(located: Awaitable[Agent[Any]], options: ReplayOptions, screen: Screen) -> int:
+async def _run(records: str, located: Located, options: ReplayOptions, screen: Screen) -> int:
     """Replay the chats and print the report; returns 1 for a verdict that `--fail-on` names."""
-    if options.queue is not None and not options.is_durable:
+    if options.queue is not None and not options.durable:
         raise UsageError(
             f"--queue {options.queue} is a queue of durable chats; add --durable to read their logs"
         )
-    hooks, since = hooks_at(options.hooks), since_of(options.since, time.time())
-    deps: Callable[[Record], Any] | None = None
-    if options.deps is not None:
-        deps = _constant(await deps_at(options.deps)())
-    async with AsyncExitStack() as stack:
-        records: Any = options.records
-        if options.is_durable:
-            records = await stack.enter_async_context(client(records, queue=options.queue))
+    hooks, since = hooks_at(options.hook), since_of(options.since, time.time())
+    deps = await deps_at(options.deps)()
+    async with (
+        client(records, queue=options.queue) if options.durable else nullcontext(records)
+    ) as source:
         report = await replay_chats(
-            records, await located, hooks=hooks, without=options.without, since=since, deps=deps
+            source,
+            await located.agent(),
+            hooks=hooks,
+            without=options.without,
+            since=since,
+            deps=lambda record: deps,
         )
     _show(report, options, screen)
     return 1 if any(report.counts[now] for now in options.fail_on) else 0
 
 
-def _constant(value: Any) -> Callable[[Record], Any]:
-    return lambda record: value
-
-
 def _show(report: Report, options: ReplayOptions, screen: Screen) -> None:
     if options.html is not None:
         Path(options.html).write_text(report.html(), encoding="utf-8")
-    if options.as_json:
+    if options.output == "json":
         print(report.json())
         return
     for line in report.table(options.limit).splitlines():
@@ -115,40 +129,7 @@ def replay(
     agent: Target,
     /,
     *,
-    durable: Annotated[
-        bool, Parameter(help="The records are the logs of an engine of durable chats.")
-    ] = False,
-    queue: Annotated[str | None, Parameter(help="The queue of the durable chats.")] = None,
-    hook: Annotated[
-        list[str] | None, Parameter(help="module:attribute of a hook definition to add.")
-    ] = None,
-    without: Annotated[
-        list[str] | None, Parameter(help="The id or name of a hook to leave out.")
-    ] = None,
-    since: Annotated[str | None, Parameter(help="Only what is newer: 7d, 12h, or a date.")] = None,
-    deps: Deps = None,
-    html: Annotated[str | None, Parameter(help="Write the report to this file, too.")] = None,
-    fail_on: Annotated[
-        list[str] | None, Parameter(help="Exit with 1 for a verdict such as denied or allowed.")
-    ] = None,
-    limit: Annotated[
-        int, Parameter(converter=whole, help="How many verdicts the table lists.")
-    ] = 50,
-    output: Annotated[Literal["text", "json"], Parameter(help="json: the whole report.")] = "text",
-    debug: Debug = False,
+    options: ReplayOptions = DEFAULTS,
 ) -> int:
     """Show what a change of an agent's hooks would have done to recorded chats."""
-    options = ReplayOptions(
-        records=records,
-        hooks=tuple(hook or ()),
-        without=tuple(without or ()),
-        since=since,
-        deps=deps,
-        html=html,
-        fail_on=tuple(fail_on or ()),
-        as_json=output == "json",
-        limit=limit,
-        is_durable=durable,
-        queue=queue,
-    )
-    return asyncio.run(_run(as_agent(locate(agent), agent), options, Screen()))
+    return asyncio.run(_run(records, locate(agent), options, Screen()))

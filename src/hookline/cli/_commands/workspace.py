@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, Final
 
-import msgspec
 from cyclopts import App, Parameter
 
 from hookline import __version__
@@ -15,33 +14,12 @@ from hookline.cli import _help
 from hookline.cli._terminal.clean_text import strict
 from hookline.cli._terminal.error_texts import FAILED
 from hookline.cli._terminal.screen import Screen
-from hookline.workspace import Mode, Rules, Snapshot, Workspace
+from hookline.workspace import Snapshot, Workspace
 
 Lines = list[tuple[str, str]]
 """Texts, each with its style."""
 _STYLES: Final = {"+": "good", "-": "bad", "@": "dim"}
 _AUTOMATIC: Final = "before step "
-
-
-class WorkspaceOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a workspace on the command line."""
-
-    path: str
-    mode: Mode = "ask"
-    allow: tuple[str, ...] = ()
-    sandbox: bool = True
-
-
-def open_workspace(options: WorkspaceOptions) -> Workspace:
-    """Open the workspace of a command line; its paths are those of this machine."""
-    return Workspace(
-        options.path,
-        mode=options.mode,
-        rules=Rules(allow=options.allow),
-        sandbox="auto" if options.sandbox else "none",
-        unsafe=not options.sandbox,
-        at=None,
-    )
 
 
 async def greeting(workspace: Workspace) -> Lines:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from hookline import Agent, Approve
-from hookline.cli._target import MakeDeps, as_agent, deps_at, locate
+from hookline.cli._target import Located, MakeDeps, deps_at, locate
 from hookline.errors import HooklineError, UsageError
 from hookline.storage import resolve_store
 from hookline.testing import CallPath, call
@@ -64,8 +64,8 @@ async def _carry_out(order: Order, agent: Agent[Any], deps: Any) -> Outcome:
     )
 
 
-async def _serve(value: Any, target: str, make_deps: MakeDeps, replies: int) -> None:
-    agent = await as_agent(value, target)
+async def _serve(located: Located, make_deps: MakeDeps, replies: int) -> None:
+    agent = await located.agent()
     while line := await asyncio.to_thread(sys.stdin.readline):
         order = msgspec.json.decode(line, type=Order)
         try:
@@ -81,7 +81,7 @@ def main(target: str, deps: str | None = None) -> int:
     replies = os.dup(1)
     os.dup2(2, 1)
     try:
-        asyncio.run(_serve(locate(target), target, deps_at(deps), replies))
+        asyncio.run(_serve(locate(target), deps_at(deps), replies))
     except UsageError as exc:
         print(f"hookline: {exc}", file=sys.stderr)
         return 2

@@ -1,10 +1,11 @@
-"""Notes for terminals and pipes: calls, statuses, and the end of a chat."""
+"""Notes for terminals and pipes: calls, statuses, hooks, and the end of a chat."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from hookline.cli._terminal.clean_text import strict
+from hookline.cli._terminal.hook_lines import HookRun, add_up, hook_line
 from hookline.cli._terminal.screen import Screen
 from hookline.cli._terminal.styled_lines import (
     call_line,
@@ -59,12 +60,13 @@ class Labels:
         return ", ".join(label for label in self._open.values() if label not in self._waiting)
 
 
-class Calls:
-    """Shows calls and statuses as notes, on a terminal or in a pipe."""
+class ChatNotes:
+    """Shows calls, statuses and hooks as notes, on a terminal or in a pipe."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._labels = Labels()
+        self._hooks: list[HookRun] = []  # held back
 
     def event(self, event: ChatEvent) -> None:
         screen, width = self._screen, self._screen.width
@@ -90,6 +92,18 @@ class Calls:
                 return
         if self._labels.running:
             screen.spin(f"running {self._labels.running}")
+
+    def hook(self, run: HookRun, *, hold: bool = False) -> None:
+        """Show a hook, below those that were held back: hooks at deltas, which are counted."""
+        self._hooks = add_up(self._hooks, run)
+        if run.point != "onDelta" and not hold:
+            self.tell_hooks()
+
+    def tell_hooks(self) -> None:
+        """Show the hooks that were held back."""
+        runs, self._hooks = self._hooks, []
+        for run in runs:
+            self._screen.note(hook_line(run, self._screen.width))
 
     def end(self, event: ChatDone | ChatAborted) -> None:
         """Show why a chat was stopped or aborted."""

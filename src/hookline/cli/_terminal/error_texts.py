@@ -1,4 +1,4 @@
-"""Describe an error in one line with the next step, and choose its exit status. Pure."""
+"""Describe an error in one line with the next step; the exit statuses. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,6 @@ USAGE: Final = 2  # wrong usage, or something is missing
 WAITS: Final = 3  # a tool call waits for an approval, and there was nobody to ask
 PORT_IN_USE: Final = 4  # the port is taken
 INTERRUPTED: Final = 130
-
-
-def status_of(exc: BaseException) -> int:
-    """Return the exit status for an error."""
-    if isinstance(exc, KeyboardInterrupt):
-        return INTERRUPTED
-    return USAGE if isinstance(exc, UsageError) else FAILED
 
 
 def error_line(exc: BaseException, what: str = "it") -> str:

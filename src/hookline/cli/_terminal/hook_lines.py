@@ -60,10 +60,8 @@ def add_up(hooks: list[HookRun], run: HookRun) -> list[HookRun]:
     for place, earlier in enumerate(hooks):
         if (earlier.point, earlier.hook) == (run.point, run.hook) and run.point == "onDelta":
             outcomes = [one.outcome for one in (earlier, run) if one.outcome != "ok"]
-            total = HookRun(
-                chat_id=run.chat_id,
-                point=run.point,
-                hook=run.hook,
+            total = msgspec.structs.replace(
+                run,
                 outcome=outcomes[0] if outcomes else "ok",
                 seconds=earlier.seconds + run.seconds,
                 times=earlier.times + 1,

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
-from hookline import AssistantMessage, Response, UserMessage
-from hookline.cli._terminal.call_notes import APPROVAL, Calls
+from hookline import AssistantMessage, UserMessage
+from hookline.cli._terminal.call_notes import APPROVAL, ChatNotes
 from hookline.cli._terminal.clean_text import prose, strict
 from hookline.cli._terminal.error_texts import FAILED
-from hookline.cli._terminal.hook_lines import HookRun, add_up, hook_line, prefix_line
+from hookline.cli._terminal.hook_lines import HookRun, prefix_line
 from hookline.cli._terminal.live_markdown import Answer
 from hookline.cli._terminal.screen import Screen
 from hookline.cli._terminal.styled_lines import Line, cut
@@ -42,25 +42,12 @@ from hookline.events import (
 from hookline.hooks import RequestPrefix
 
 
-class View(Protocol):
-    """Shows a chat."""
-
-    def event(self, event: ChatEvent) -> None: ...
-
-    def hook(self, run: HookRun) -> None: ...
-
-    def prefix(self, figure: RequestPrefix) -> None: ...
-
-    def end(self) -> None:
-        """End the view: the chat is over."""
-
-
 class TerminalView:
     """Shows the answer while it grows, with calls and hooks between its parts."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self._calls = Calls(screen)
+        self._notes = ChatNotes(screen)
         self._flow = Flow()
         self._answer: Answer | None = None  # the Markdown text being written
         self._style: str | None = None  # the style of the part being written
@@ -69,7 +56,6 @@ class TerminalView:
         self._has_uncommitted = False  # whether uncommitted text is shown
         self._has_output = False  # whether anything is shown
         self._typed = 0  # messages that the user has typed and already sees
-        self._hooks: list[HookRun] = []
         self._figures: list[RequestPrefix] = []  # held back while a text is written
 
     def event(self, event: ChatEvent) -> None:
@@ -83,7 +69,7 @@ class TerminalView:
                     return
                 case _:
                     self._own(event)
-        self._calls.event(event)
+        self._notes.event(event)
 
     def _own(self, event: ChatEvent) -> None:
         """Show an event of the chat itself, other than text."""
@@ -113,10 +99,10 @@ class TerminalView:
                 self._close()
                 if not (self._has_output or response.stop_reason):
                     self._screen.say("(an empty answer)")
-                self._calls.end(event)
+                self._notes.end(event)
             case ChatAborted():
                 self._close()
-                self._calls.end(event)
+                self._notes.end(event)
             case _:
                 pass
 
@@ -159,10 +145,8 @@ class TerminalView:
         self._tell()
 
     def _tell(self) -> None:
-        """Show the hooks that were held back."""
-        runs, self._hooks = self._hooks, []
-        for run in runs:
-            self._screen.note(hook_line(run, self._screen.width))
+        """Show the hooks and figures that were held back."""
+        self._notes.tell_hooks()
         figures, self._figures = self._figures, []
         for figure in figures:
             self._screen.note(prefix_line(figure, self._screen.width))
@@ -180,12 +164,8 @@ class TerminalView:
                 self._screen.note(cut(line, self._screen.width))
 
     def hook(self, run: HookRun) -> None:
-        """Show a hook; hooks at deltas are counted, and hooks during a text are shown after it."""
-        if run.point == "onDelta" or self._style is not None:
-            self._hooks = add_up(self._hooks, run)
-        else:
-            self._tell()
-            self._screen.note(hook_line(run, self._screen.width))
+        """Show a hook; during a text, after it."""
+        self._notes.hook(run, hold=self._style is not None)
 
     def prefix(self, figure: RequestPrefix) -> None:
         """Show what of a request a prompt cache can reuse; during a text, after it."""
@@ -203,8 +183,7 @@ class PlainView:
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self._calls = Calls(screen)
-        self._hooks: list[HookRun] = []
+        self._notes = ChatNotes(screen)
         self._figures: list[RequestPrefix] = []  # of steps that are not finished
 
     def event(self, event: ChatEvent) -> None:
@@ -219,26 +198,18 @@ class PlainView:
                 case StepFinished():
                     self._tell_figures(event.iteration)
                 case ChatDone(response=response):
-                    self._answer(response)
-                    self._calls.end(event)
+                    if response.text and response.stop_reason != APPROVAL:
+                        self._screen.write(prose(response.text).rstrip("\n") + "\n")
+                    self._notes.end(event)
                 case ChatAborted():
-                    self._calls.end(event)
+                    self._notes.end(event)
                 case _:
                     pass
-        if self._hooks:
-            self.end()
-        self._calls.event(event)
-
-    def _answer(self, response: Response) -> None:
-        if response.text and response.stop_reason != APPROVAL:
-            self._screen.write(prose(response.text).rstrip("\n") + "\n")
+        self._notes.tell_hooks()
+        self._notes.event(event)
 
     def hook(self, run: HookRun) -> None:
-        if run.point == "onDelta":
-            self._hooks = add_up(self._hooks, run)
-        else:
-            self.end()
-            self._screen.note(hook_line(run, self._screen.width))
+        self._notes.hook(run)
 
     def prefix(self, figure: RequestPrefix) -> None:
         """Show what of a request a prompt cache can reuse, when its step is finished."""
@@ -251,9 +222,7 @@ class PlainView:
         self._figures = [figure for figure in self._figures if figure.iteration > iteration]
 
     def end(self) -> None:
-        runs, self._hooks = self._hooks, []
-        for run in runs:
-            self._screen.note(hook_line(run, self._screen.width))
+        self._notes.tell_hooks()
 
 
 class JsonView:
@@ -298,3 +267,6 @@ class JsonView:
 
     def end(self) -> None:
         """Do nothing: every line is already complete."""
+
+
+View: TypeAlias = TerminalView | PlainView | JsonView

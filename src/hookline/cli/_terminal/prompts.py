@@ -71,30 +71,25 @@ class Prompts:
         self._screen = screen
         self.can_ask = is_terminal(sys.stdin) and (screen.live or is_terminal(sys.stderr))
         self._has_eof = False  # Ctrl-D was pressed during a chat
+        self._history = _history()
         self._readline: Any = None
         if screen.live and is_terminal(sys.stdin):
             with suppress(ImportError):  # Windows has no readline
                 self._readline = import_module("readline")
                 self._readline.set_auto_history(False)
-                self._recall()
+                if self._history is not None:
+                    with suppress(OSError):
+                        self._readline.read_history_file(self._history)
+                        self._readline.set_history_length(REMEMBERED)
                 if screen.spins:  # pasted lines form one message
                     self._readline.parse_and_bind("set enable-bracketed-paste on")
-
-    def _recall(self) -> None:
-        """Load the history of earlier chats."""
-        path = _history()
-        if path is None:
-            return
-        with suppress(OSError):
-            self._readline.read_history_file(path)
-            self._readline.set_history_length(REMEMBERED)
 
     def _remember(self, text: str) -> None:
         """Save a message to the history, readable only by its user."""
         if self._readline is None:
             return
         self._readline.add_history(text.replace("\n", " "))
-        path = _history()
+        path = self._history
         if path is None:
             return
         with suppress(OSError):

@@ -6,10 +6,13 @@ stdout, in order. Otherwise stdout gets only the answer, and everything else is 
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
+from itertools import takewhile
 from typing import Any, Final, TextIO, TypeAlias
 
 from rich.console import Console
@@ -17,6 +20,7 @@ from rich.status import Status
 from rich.style import Style
 from rich.text import Text
 
+from hookline.cli._options import Format
 from hookline.cli._terminal.styled_lines import Line, cut
 from hookline.cli._terminal.text_layout import break_words, fit
 
@@ -197,11 +201,8 @@ class Screen:
 
     def _same(self, rows: list[Row]) -> int:
         """Return the number of unchanged rows; the last row is always rewritten."""
-        pairs = zip(self._drawn, rows, strict=False)
-        same = next((place for place, (old, new) in enumerate(pairs) if old != new), None)
-        if same is None:
-            same = min(len(self._drawn), len(rows))
-        return max(0, min(same, len(rows) - 1))
+        pairs = zip(self._drawn, rows[:-1], strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     def _row(self, line: Line) -> Row:
         text = _text(line)
@@ -234,6 +235,22 @@ class Screen:
         if self.spins:
             with suppress(OSError):
                 os.write(sys.stdout.fileno(), b"\x1b[?25h\n")
+
+
+def show_lines(lines: Iterable[Line], *, piped: int = LOG_WIDTH) -> None:
+    """Write lines to stdout, cut to the terminal's width; elsewhere, to a number of cells."""
+    screen = Screen()
+    width = screen.width if screen.live else piped
+    for line in lines:
+        screen.line(cut(line, width))
+
+
+def show_data(data: Any, lines: Iterable[Line], output: Format, *, piped: int = LOG_WIDTH) -> None:
+    """Write data to stdout, as JSON in ASCII or as these lines."""
+    if output == "json":
+        print(json.dumps(data, indent=2))
+    else:
+        show_lines(lines, piped=piped)
 
 
 def _text(line: Line) -> Text:

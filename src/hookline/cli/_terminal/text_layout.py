@@ -31,11 +31,6 @@ class Flow:
         self._cr = ""  # a carriage return whose next character is not known yet
         self._is_continuation = False  # whether the open line continues a long line
 
-    @property
-    def open(self) -> bool:
-        """Whether the current line has text."""
-        return self._column > 0
-
     def feed(self, text: str, width: int) -> str:
         """Return the part of the text that can be written now."""
         text = self._cr + text

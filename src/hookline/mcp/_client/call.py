@@ -20,7 +20,7 @@ from hookline.mcp._client.names import clean
 from hookline.mcp._client.results import result_of
 from hookline.mcp._client.transport.http import SESSION_OVER, UNREADABLE
 from hookline.mcp._errors import RAISED, MCPServerError, reason, sdk, short
-from hookline.mcp._telemetry import CallRecord, trace_of_now
+from hookline.mcp._telemetry import ERROR, in_call, trace_of_now
 
 EVERY: Final = 0.1  # seconds between two statuses of progress
 CANCELLING: Final = 2.0  # seconds that the SDK may take to cancel a call
@@ -57,7 +57,10 @@ class Call:
             return ToolFailure(short(exc), type="MCPServerError")
         link.calls.append(self)
         try:
-            result = await self._traced_call(client, arguments)
+            with in_call(self.run, link.about, client.protocol_version) as labels:
+                result = result_of(await self._answer(client, arguments))
+                if isinstance(result, ToolFailure):
+                    labels[ERROR] = "tool_error"
         except Exception as exc:
             if exc is self._own:
                 raise
@@ -70,19 +73,6 @@ class Call:
         finally:
             link.calls.remove(self)
         await link.wait_until_fresh(SETTLING)
-        return result
-
-    async def _traced_call(
-        self, client: Any, arguments: dict[str, Any]
-    ) -> ToolResult | ToolFailure:
-        """Make the call, and report it to telemetry."""
-        record = CallRecord(self.run, self.link.about, client.protocol_version)
-        try:
-            result = result_of(await self._answer(client, arguments))
-        except BaseException as exc:
-            record.end(None, exc)
-            raise
-        record.end(result, None)
         return result
 
     async def _failed(self, client: Any, exc: Exception) -> ToolFailure:

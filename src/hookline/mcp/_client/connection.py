@@ -32,7 +32,7 @@ LISTENING: Final = 2.0  # seconds for a server to confirm that it reports change
 CLOSING: Final = 5.0  # seconds for a client to close
 
 Target: TypeAlias = Any  # the argument of the SDK's Client
-Elicit: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
+Elicit: TypeAlias = "Callable[[Link, Any], Awaitable[Any]]"
 OnTools: TypeAlias = Callable[[list[Any]], None]
 
 
@@ -199,7 +199,7 @@ class Link:
         client = sdk("mcp").Client(
             self._open(on_end),
             message_handler=self._hear,
-            elicitation_callback=self._elicit,
+            elicitation_callback=lambda context, params: self._elicit(self, params),
             read_timeout_seconds=None,
         )
         self._raised = []
@@ -279,17 +279,11 @@ class Link:
 
     async def _listen(self, client: Any, listens: asyncio.Event) -> None:
         """Listen for changes of the tools, on a server without sessions."""
-        try:
-            await self._hear_all(client, listens)
-        finally:
-            listens.set()
-
-    async def _hear_all(self, client: Any, listens: asyncio.Event) -> None:
         modern = sdk("mcp_types.version").MODERN_PROTOCOL_VERSIONS
         tools = client.server_capabilities.tools
-        if self._on_tools is None or client.protocol_version not in modern:
-            return
-        if tools is None or not tools.list_changed:
+        reports = tools is not None and tools.list_changed
+        if self._on_tools is None or client.protocol_version not in modern or not reports:
+            listens.set()
             return
         wait = FIRST_WAIT
         while True:

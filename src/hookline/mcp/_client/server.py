@@ -309,20 +309,14 @@ class MCPServer:
     def _linked(
         self, headers: Mapping[str, str], on_tools: Callable[[list[Any]], None] | None = None
     ) -> Link:
-        link: Link
-
-        async def elicit(context: Any, params: Any) -> Any:
-            return await elicited(link, params)
-
-        link = Link(
+        return Link(
             self.label,
             partial(self._open, headers),
-            elicit=elicit,
+            elicit=elicited,
             connect_timeout=self._connect_timeout,
             on_tools=on_tools,
             about=self._about,
         )
-        return link
 
     # ── its tools ───────────────────────────────────────────────────────────────────────────
 

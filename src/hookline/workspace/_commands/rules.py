@@ -125,9 +125,8 @@ class Rules:
         def contains(rule: Rule) -> bool:
             return rule.tool == "bash" and (rule.pattern is None or _contains(line, rule.pattern))
 
-        return _first(("deny", self.deny), ("ask", self.ask), contains) or self._allows(
-            line, confined=confined
-        )
+        verdict = _first(contains, ("deny", self.deny), ("ask", self.ask))
+        return verdict or self._allows(line, confined=confined)
 
     def for_paths(self, tool: Literal["read", "edit"], paths: Iterable[str]) -> Verdict | None:
         """Say what the rules want of a file that has these paths; None if no rule is about it."""
@@ -136,23 +135,19 @@ class Rules:
         def fits(rule: Rule) -> bool:
             return _is_about(rule, tool) and any(_path_fits(name, rule.pattern) for name in names)
 
-        verdict = _first(("deny", self.deny), ("ask", self.ask), fits)
-        if verdict is not None:
-            return verdict
-        for rule in self.allow:
-            own = rule.tool == tool and all(_path_fits(name, rule.pattern) for name in names)
-            if own:
-                return Verdict("allow", rule.text)
-        return None
+        def allows(rule: Rule) -> bool:
+            return rule.tool == tool and all(_path_fits(name, rule.pattern) for name in names)
+
+        verdict = _first(fits, ("deny", self.deny), ("ask", self.ask))
+        return verdict or _first(allows, ("allow", self.allow))
 
     def for_tool(self, tool: str) -> Verdict | None:
         """Say what the rules want of a tool that has no pattern."""
-        kinds = (("deny", self.deny), ("ask", self.ask), ("allow", self.allow))
 
         def fits(rule: Rule) -> bool:
             return rule.tool == tool
 
-        return _first(*kinds, fits)
+        return _first(fits, ("deny", self.deny), ("ask", self.ask), ("allow", self.allow))
 
     def hides(self, path: str) -> bool:
         """Return whether a path must not be read, so that lists and commands do not have it."""
@@ -180,13 +175,9 @@ class Rules:
         return Verdict("allow", ", ".join(dict.fromkeys(texts)))
 
 
-def _first(*kinds: Any) -> Verdict | None:
-    *tables, fits = kinds
-    for kind, rules in tables:
-        for rule in rules:
-            if fits(rule):
-                return Verdict(kind, rule.text)
-    return None
+def _first(fits: Callable[[Rule], bool], *kinds: tuple[Kind, Iterable[Rule]]) -> Verdict | None:
+    verdicts = (Verdict(kind, rule.text) for kind, rules in kinds for rule in rules if fits(rule))
+    return next(verdicts, None)
 
 
 def _is_about(rule: Rule, tool: str) -> bool:

@@ -1,4 +1,5 @@
-"""Open a path beneath a directory that is held open: no link and no `..` leads out of it.
+"""Open a path beneath a directory that is held open: no link and no `..` leads out of it. Rename
+within a folder, without a loss: never over a file, or as an exchange of two files.
 
 On Linux the kernel does this (`openat2` with RESOLVE_BENEATH). Elsewhere, `walk` opens one
 component at a time with O_NOFOLLOW and reads links itself. Neither checks a path first and opens it
@@ -19,6 +20,8 @@ MAX_LINKS: Final = 40
 _SYS_OPENAT2: Final = 437  # the same number on all architectures
 _BENEATH_NO_MAGIC_LINKS: Final = 0x08 | 0x02
 _AT_FDCWD: Final = -100
+_LINUX: Final = ("renameat2", 1, 2)  # the flags: not over a file, exchange
+_MACOS: Final = ("renameatx_np", 4, 2)
 _RETRY: Final = (errno.EAGAIN, errno.EINTR)  # EAGAIN: a rename raced with '..'
 
 
@@ -83,6 +86,38 @@ def _check_link(target: str, links: int, *, last: bool, flags: int) -> None:
         raise _error(errno.ELOOP)
     if target.startswith("/"):
         raise _error(errno.EXDEV)
+
+
+def rename_new(at: int, old: str, new: str) -> None:
+    """Rename within a folder; raises FileExistsError if the new name is taken."""
+    _rename(at, old, new, exchange=False)
+
+
+def rename_free(at: int, old: str, stem: str) -> str:
+    """Rename within a folder to `stem-N`, with the lowest N that is free; return the new name."""
+    number = 1
+    while True:
+        new = f"{stem}-{number}"
+        try:
+            rename_new(at, old, new)
+        except FileExistsError:
+            number += 1
+        else:
+            return new
+
+
+def exchange(at: int, one: str, other: str) -> None:
+    """Exchange two files of a folder in one step; raises FileNotFoundError if one is missing."""
+    _rename(at, one, other, exchange=True)
+
+
+def _rename(at: int, old: str, new: str, *, exchange: bool) -> None:
+    name, no_replace, swap = _MACOS if sys.platform == "darwin" else _LINUX
+    call = getattr(libc(), name, None)
+    if call is None:
+        raise _error(errno.ENOSYS)
+    if call(at, os.fsencode(old), at, os.fsencode(new), swap if exchange else no_replace):
+        raise _error(ctypes.get_errno())
 
 
 def _error(code: int) -> OSError:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from hookline.errors import ToolCallError
 from hookline.workspace._errors import TooLargeError
 from hookline.workspace._files.access import Access
-from hookline.workspace._files.rename import rename_new
+from hookline.workspace._files.openat import rename_free
 from hookline.workspace._files.root import Root
 
 MAX_MARKS: Final = 400
@@ -99,16 +99,11 @@ class Scan:
         with self._root.descriptor(
             above or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
         ) as folder:
-            for number in range(1, 1000):
-                new = f"{name}.held-{number}"
-                try:
-                    rename_new(folder, name, new)
-                except FileExistsError:
-                    continue
-                except FileNotFoundError:
-                    return None
-                return f"{above}/{new}" if above else new
-        return None
+            try:
+                new = rename_free(folder, name, f"{name}.held")
+            except FileNotFoundError:
+                return None
+        return f"{above}/{new}" if above else new
 
     def _look(self, path: str) -> _Folder:
         with self._root.descriptor(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) as fd:

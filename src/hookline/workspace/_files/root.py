@@ -19,7 +19,7 @@ from importlib import import_module
 from os import PathLike
 from typing import Any, Final, NamedTuple
 
-from hookline.errors import UsageError
+from hookline.errors import ToolCallError, UsageError
 from hookline.workspace._errors import (
     MissingError,
     NotAFileError,
@@ -181,13 +181,18 @@ class Root:
         try:
             return self._open(self.fd, path, flags)
         except OSError as exc:
-            if exc.errno in _LEAVES:
-                raise self._leaves(path) from None
-            if exc.errno in _ABSENT:
-                raise MissingError(f"{path!r} does not exist{self._names_near(path)}") from None
-            raise NotAFileError(
-                f"{path!r} cannot be opened ({os.strerror(exc.errno or 0)}); pass another path"
-            ) from None
+            raise self._unopened(path, exc) from None
+
+    def _unopened(self, path: str, exc: OSError) -> ToolCallError:
+        """Return the error for a path that cannot be opened."""
+        if exc.errno in _LEAVES:
+            return self._leaves(path)
+        if exc.errno in _ABSENT:
+            hint = self._names_near(self.relative(path))
+            return MissingError(f"{path!r} does not exist{hint}")
+        return NotAFileError(
+            f"{path!r} cannot be opened ({os.strerror(exc.errno or 0)}); pass another path"
+        )
 
     @staticmethod
     def _leaves(path: str) -> OutsideError:
@@ -243,15 +248,8 @@ class Root:
         flags = O_PATH or os.O_RDONLY | os.O_NONBLOCK
         try:
             return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-        except OSError as exc:
-            if exc.errno == errno.ELOOP:  # it has just become a link
-                raise self._leaves(path) from None
-            if exc.errno in _ABSENT:
-                hint = self._names_near(self.relative(path))
-                raise MissingError(f"{path!r} does not exist{hint}") from None
-            raise NotAFileError(
-                f"{path!r} cannot be opened ({os.strerror(exc.errno or 0)}); pass another path"
-            ) from None
+        except OSError as exc:  # for one, it has just become a link
+            raise self._unopened(path, exc) from None
 
     def folder(self, path: str, permit: Permit = free) -> int:
         """Open a folder, made if it is missing, each component from the one above it."""

@@ -21,7 +21,7 @@ from hookline.workspace._errors import (
     NotReadError,
     TooLargeError,
 )
-from hookline.workspace._files.rename import exchange, rename_new
+from hookline.workspace._files.openat import exchange, rename_free, rename_new
 from hookline.workspace._files.root import MAX_BYTES, Permit, Root, digest, free
 
 _TEMPORARY: Final = re.compile(r"(?:.*/)?\.hookline-[0-9a-f]{16}", re.DOTALL)
@@ -95,21 +95,9 @@ def _look(folder: int, old: str, name: str, path: str, expect: str, own: str) ->
     exchange(folder, old, name)
     note = ""
     if _digest_of(folder, old) != own:  # somebody wrote between the two exchanges
-        conflict = _move_aside(folder, old, name)
+        conflict = rename_free(folder, old, f"{name[:200]}.conflict")
         note = f"; another writer's version is in {conflict!r} beside it"
     raise ChangedError(f"{path!r} has changed since it was read{note}; read it again")
-
-
-def _move_aside(folder: int, old: str, name: str) -> str:
-    number = 1
-    while True:
-        conflict = f"{name[:200]}.conflict-{number}"
-        try:
-            rename_new(folder, old, conflict)
-        except FileExistsError:
-            number += 1
-        else:
-            return conflict
 
 
 def _digest_of(folder: int, name: str) -> str | None:

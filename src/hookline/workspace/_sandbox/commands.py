@@ -15,6 +15,8 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
+import msgspec
+
 from hookline.workspace._errors import NoSandboxError, SearchError
 from hookline.workspace._files.access import Access
 from hookline.workspace._files.protected_files import Scan
@@ -22,6 +24,7 @@ from hookline.workspace._sandbox.bwrap import INSTALL
 from hookline.workspace._sandbox.protocol import CommandLimits, Job, Sandbox, View
 from hookline.workspace._sandbox.unconfined import Unconfined
 
+_FOUND_BYTES: Final = 64 << 20
 _RG: Final = "/run/rg"
 """The path of ripgrep in a sandbox."""
 
@@ -70,7 +73,7 @@ class Commands:
                 await job.wait()
                 renamed += await asyncio.to_thread(self._scan.hold_back, marks)
 
-    async def search(self, arguments: list[str], limits: CommandLimits) -> tuple[int, bytes]:
+    async def search(self, arguments: list[str]) -> tuple[int, bytes]:
         """Run ripgrep in the workspace, which it can only read; return its status and output."""
         if self._rg is None:
             raise SearchError(f"ripgrep is not installed: {INSTALL}; use list and read instead")
@@ -82,6 +85,7 @@ class Commands:
             marks = await asyncio.to_thread(self._scan.marks)
             _, hidden_paths = self._scan.view(marks)
         view = self._view(".", (".",), hidden_paths, {_RG: self._rg})
+        limits = msgspec.structs.replace(self.limits, output_bytes=_FOUND_BYTES)
         job = await sandbox.start(f"exec {shlex.join([program, *arguments])}", view, limits)
         chunks: list[bytes] = []
         try:

@@ -6,7 +6,7 @@ that the conversation has read and, if it was approved, the version that the app
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -70,13 +70,6 @@ def plan_change(access: Access, path: str, change: str | Sequence[Replacement]) 
     old, form = decode(file.data, path)
     new = change if isinstance(change, str) else _apply(old, change, path)
     return Change(file.path, old, new, file.digest, encode(new, form))
-
-
-def plan_call(access: Access, tool: str, arguments: Mapping[str, Any]) -> Change:
-    """Return the change that a call of `write` or `edit` would make, with its bound arguments."""
-    if tool == "write":
-        return plan_change(access, arguments["path"], arguments["text"])
-    return plan_change(access, arguments["path"], arguments["edits"])
 
 
 def check(run: Run[Any], change: Change) -> None:

@@ -6,8 +6,6 @@ import asyncio
 import os
 from typing import Any, Final, Literal
 
-import msgspec
-
 from hookline import Tool
 from hookline.errors import ToolDenied
 from hookline.workspace._commands.rules import compiled
@@ -22,7 +20,6 @@ MAX_PATHS: Final = 1000
 MAX_ROWS: Final = 500
 MAX_COLUMNS: Final = 500
 _ERROR: Final = 2
-_BYTES: Final = 64 << 20
 # .gitignore files count, also without a repository; a `-g` that includes files would undo them.
 _COMMON: Final = (
     *("--no-config", "--color=never", "--hidden", "--no-require-git", "--no-ignore-global"),
@@ -74,7 +71,7 @@ def searching_tools(access: Access, commands: Commands, outputs: Outputs) -> lis
         options = ["--null", *_mode_options(mode, context)]
         options += ["-i"] * ignore_case + ["-F"] * literal + _type_options(glob)
         arguments = [*_COMMON, *options, "-e", pattern, "--", _target(access, path)]
-        status, output = await commands.search(arguments, _limits(commands))
+        status, output = await commands.search(arguments)
         if status == _ERROR:
             await _check_pattern(commands, pattern, literal=literal)
         rows = _rows(access, output.decode("utf-8", "replace"), glob, files=mode == "files")
@@ -91,16 +88,12 @@ def searching_tools(access: Access, commands: Commands, outputs: Outputs) -> lis
 async def found_files(access: Access, commands: Commands, path: str = ".") -> list[str]:
     """Return the paths of all files that are neither ignored nor denied, sorted."""
     arguments = [*_COMMON, "--files", "--null", "--", _target(access, path)]
-    _, output = await commands.search(arguments, _limits(commands))
+    _, output = await commands.search(arguments)
     names = [os.fsdecode(name).removeprefix("./") for name in output.split(b"\0") if name]
     rules = access.rules
     if rules.hiding:
         names = [name for name in names if not rules.hides(name)]
     return sorted(names)
-
-
-def _limits(commands: Commands) -> Any:
-    return msgspec.structs.replace(commands.limits, output_bytes=_BYTES)
 
 
 def _target(access: Access, path: str) -> str:
@@ -166,7 +159,7 @@ async def _check_pattern(commands: Commands, pattern: str, *, literal: bool) -> 
     """Raise ripgrep's own message if the pattern is not valid."""
     option = ["-F"] * literal
     arguments = ["--no-config", "--color=never", *option, "-e", pattern, "--", "/dev/null"]
-    status, output = await commands.search(arguments, _limits(commands))
+    status, output = await commands.search(arguments)
     if status == _ERROR:
         text = output.decode("utf-8", "replace").strip()
         raise SearchError(f"the pattern is not valid; correct it: {clean(text)[:1000]}")

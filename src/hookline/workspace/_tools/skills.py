@@ -10,6 +10,7 @@ import asyncio
 import os
 import re
 from collections.abc import Iterable
+from contextlib import closing
 from os import PathLike
 from typing import Any, Final, cast
 
@@ -98,15 +99,13 @@ class Skills:
         return Tool(skill, idempotent=True)
 
     def _add(self, folder: str) -> None:
-        root = Root(folder, None)
         try:
-            data = root.read(FILE)
+            with closing(Root(folder, None)) as root:
+                data = root.read(FILE)
         except ToolCallError as exc:
             raise UsageError(
                 f"the skill in {folder!r} cannot be read ({exc}); remove or replace it"
             ) from exc
-        finally:
-            root.close()
         fields, _ = _parsed(decode(data.data, FILE)[0], folder)
         name, description = fields.get("name", ""), fields.get("description", "")
         if not _NAME.fullmatch(name) or len(name) > MAX_NAME:
@@ -130,8 +129,7 @@ class Skills:
         self._skills[name] = Skill(name, description, folder, data.digest, allowed_tools)
 
     def _read(self, skill: Skill, file: str | None) -> str:
-        root = Root(skill.folder, None)
-        try:
+        with closing(Root(skill.folder, None)) as root:
             body = root.read(FILE)
             if body.digest != skill.digest:
                 raise ChangedError(
@@ -142,8 +140,6 @@ class Skills:
                 return _parsed(decode(body.data, FILE)[0], skill.name)[1].strip()
             access = Access(root, self._rules, ())
             return decode(root.read(file, access.may_read).data, file)[0]
-        finally:
-            root.close()
 
 
 def _parsed(text: str, place: str) -> tuple[dict[str, str], str]:

@@ -161,10 +161,8 @@ async def _lines(process: asyncio.subprocess.Process) -> AsyncIterator[bytes]:
 
 
 async def _exit_status(process: asyncio.subprocess.Process) -> str:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(0.5):
-            code = await process.wait()
-            return f"the server has ended with status {code}"
+    if await _ends(process, 0.5):
+        return f"the server has ended with status {process.returncode}"
     return "the server has closed its output"
 
 
@@ -216,11 +214,9 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     if process.stdin is not None:
         process.stdin.close()
     try:
-        for kill in (None, signal.SIGTERM):
-            if kill is not None:
-                _signal(process, kill)
-            if await _ends(process, CLOSES):
-                break
+        if not await _ends(process, CLOSES):
+            _signal(process, signal.SIGTERM)
+            await _ends(process, CLOSES)
     finally:  # even if this is cancelled
         _signal(process, signal.SIGKILL)  # its children may still run
     await _ends(process, CLOSES)
