@@ -31,7 +31,7 @@ from hookline.web._runs.run_header import SHARED_BYTES
 from hookline.web.relay import RedisRelay
 from hookline.web.relay._commands import Link
 from hookline.web.relay._redis import SILENCE, Names, connect
-from hookline.web.relay._remote.run import RemoteRun
+from hookline.web.relay._remote import RemoteRun
 from hookline.web.relay._writer import PARTITIONS
 
 PROTOCOLS = ("native", "ai-sdk", "ag-ui")
@@ -103,7 +103,7 @@ async def begun(worker: Worker, key: str = "owner/c1", entries: int = 1) -> None
         lambda: (
             worker.site.runs.find(key) is not None
             and worker.site.runs._live[key].log.number >= entries
-            and key not in worker.relay._claims._runs
+            and key not in worker.relay._claims
         )
     )
 

@@ -49,7 +49,7 @@ from hookline.web._site.error_statuses import refused_for
 from hookline.web._site.inbox import Inbox
 from hookline.web._site.page_routes import PageRoutes
 from hookline.web._site.policy_trials import PolicyRoutes
-from hookline.web.relay._remote.run import RemoteRun
+from hookline.web.relay._remote import RemoteRun
 
 logger = logging.getLogger("hookline.web")
 

@@ -131,9 +131,6 @@ class Observer:
         self._places.clear()
         self._busy = None
         self._commands, self._reading = connect(self._url), connect(self._url)
-        self._tend_script = self._commands.register_script(TEND)
-        self._acknowledge_script = self._commands.register_script(ACKNOWLEDGE)
-        self._leave_script = self._commands.register_script(LEAVE)
         try:
             await self._tend()
         except Exception as exc:
@@ -148,7 +145,7 @@ class Observer:
             await asyncio.gather(self._tending, return_exceptions=True)
         try:
             args = [self._id, PARTITIONS, self._names.reader(self._name, 0)[:-1]]
-            await self._leave_script(keys=[self._names.members(self._name)], args=args)
+            await self._commands.eval(LEAVE, 1, self._names.members(self._name), *args)
         except self._outages:
             pass  # the partitions are free once the lease has expired
         await self._commands.aclose()
@@ -200,10 +197,9 @@ class Observer:
             return
         partition, id, _ = self._busy
         keys = [self._names.reader(self._name, partition), self._offsets]
-        if not await self._acknowledge_script(keys=keys, args=[self._id, partition, id]):
-            self._places.pop(
-                partition, None
-            )  # we were too slow: another member has the partition, and repeats the event
+        if not await self._commands.eval(ACKNOWLEDGE, 2, *keys, self._id, partition, id):
+            # We were too slow: another member has the partition, and repeats the event.
+            self._places.pop(partition, None)
         self._busy = None
 
     @property
@@ -220,7 +216,8 @@ class Observer:
             await asyncio.sleep(self._lease / 10)
             return
         streams = {stream: place for stream, (_, place) in partitions.items()}
-        got = await self._reading.xread(streams, count=COUNT, block=min(BLOCK, self._block))
+        block = min(BLOCK, int(self._lease * 1000 / 4))
+        got = await self._reading.xread(streams, count=COUNT, block=block)
         for name, entries in streams_of(got):
             partition, place = partitions[name.decode()]
             if self._places.get(partition) != place:
@@ -228,10 +225,6 @@ class Observer:
             for id, fields in entries:
                 self._places[partition] = id
                 self._queue.append((partition, id, fields))
-
-    @property
-    def _block(self) -> int:
-        return int(self._lease * 1000 / 4)
 
     async def _keep(self) -> None:
         while True:
@@ -246,7 +239,7 @@ class Observer:
         busy = "" if self._busy is None else str(self._busy[0])
         prefix = self._names.reader(self._name, 0)[:-1]
         args = [self._id, int(self._lease * 1000), PARTITIONS, busy, prefix]
-        mine = await self._tend_script(keys=[self._names.members(self._name)], args=args)
+        mine = await self._commands.eval(TEND, 1, self._names.members(self._name), *args)
         for partition in set(self._places) - set(mine):
             del self._places[partition]
         if any(number not in self._places for number in mine):

@@ -18,6 +18,7 @@ Take = Callable[[bytes, Fields], None]  # an entry: its id, its fields
 
 BLOCK: Final = 2000  # milliseconds
 COUNT: Final = 1000  # entries of a stream at a time
+PAGE: Final = 500  # entries of a whole stream to read at a time
 PAUSE_PER_STREAM: Final = 50e-6  # seconds
 LONGEST_PAUSE: Final = 0.05
 
@@ -81,3 +82,15 @@ def streams_of(got: Any) -> list[tuple[bytes, list[tuple[bytes, Fields]]]]:
     """Convert the reply of XREAD, in either version of the protocol, to streams with entries."""
     streams: Any = got.items() if hasattr(got, "items") else got or ()
     return [(name, pages[0] if isinstance(pages[0], list) else pages) for name, pages in streams]
+
+
+async def read_stream(client: Any, stream: str, take: Take) -> None:
+    """Call `take` with each entry that a stream has now."""
+    after = b"-"
+    while True:
+        page = await client.xrange(stream, min=after, count=PAGE)
+        for id, fields in page:
+            take(id, fields)
+        if len(page) < PAGE:
+            return
+        after = b"(" + page[-1][0]

@@ -75,7 +75,8 @@ class RunSink:
         """Queue one item of the run."""
         if self.given_up:
             return
-        self._writer.add(self, number, line_of(at, item), cost(item))
+        self.number = number
+        self._writer.add(self, line_of(at, item), cost(item))
         if observed and isinstance(item, OBSERVED):
             self._writer.tell(self, item)
 
@@ -95,10 +96,10 @@ class _Entry:
 
     __slots__ = ("bytes", "end", "first", "lines", "over", "position", "sink")
 
-    def __init__(self, sink: RunSink, first: int, position: int) -> None:
+    def __init__(self, sink: RunSink, position: int) -> None:
         self.sink = sink
         self.position = position  # how many items were queued before this entry
-        self.first = first
+        self.first = sink.number
         self.lines: list[bytes] = []
         self.bytes = 0
         self.end: bytes | None = None
@@ -138,15 +139,20 @@ class Writer:
 
     # ── what is to be written ───────────────────────────────────────────────────────────────
 
-    def add(self, sink: RunSink, number: int, line: bytes, size: int) -> None:
-        """Queue one line of a run."""
+    def _entry_of(self, sink: RunSink) -> _Entry:
+        """Return the entry of a run that waits to be written."""
         entry = self._waiting.get(sink)
         if entry is None:
-            entry = self._waiting[sink] = _Entry(sink, number, self._put)
+            entry = self._waiting[sink] = _Entry(sink, self._put)
+        return entry
+
+    def add(self, sink: RunSink, line: bytes, size: int) -> None:
+        """Queue one line of a run."""
+        entry = self._entry_of(sink)
         entry.lines.append(line)
         entry.bytes += size
         self._bytes += size
-        sink.number = number + 1
+        sink.number += 1
         self._put += 1
         self._go.set()
         if self._bytes > self._max_bytes:
@@ -154,9 +160,7 @@ class Writer:
 
     def end(self, sink: RunSink, how: bytes) -> None:
         """Queue the run's last entry."""
-        entry = self._waiting.get(sink)
-        if entry is None:
-            entry = self._waiting[sink] = _Entry(sink, sink.number, self._put)
+        entry = self._entry_of(sink)
         entry.end = LOSS if sink.given_up else how
         entry.over = True
         self._put += 1
@@ -187,9 +191,7 @@ class Writer:
 
     def give_up(self, sink: RunSink) -> None:
         """Drop the queued items of a run, and write only a mark of the loss."""
-        entry = self._waiting.get(sink)
-        if entry is None:
-            entry = self._waiting[sink] = _Entry(sink, sink.number, self._put)
+        entry = self._entry_of(sink)
         self._bytes -= entry.bytes
         entry.lines, entry.bytes, entry.end = [], 0, LOSS
         sink.given_up = True

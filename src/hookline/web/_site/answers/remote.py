@@ -15,7 +15,7 @@ from hookline.web._site.begin import scope_of_agent
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Index, conversation_key
 from hookline.web._site.error_statuses import refused_for
-from hookline.web.relay._remote.run import RemoteRun
+from hookline.web.relay._remote import RemoteRun
 
 
 async def follow(config: SiteConfig, index: Index, principal: str, id: str) -> RemoteRun | None:

@@ -16,7 +16,7 @@ from hookline.web._runs.hook_points import OnClientAttached
 from hookline.web._runs.run import Caps, Live
 from hookline.web._site.answers.connection import Line, line_to, send_run
 from hookline.web._site.answers.presence import Leave, Presence
-from hookline.web.relay._remote.run import RemoteRun
+from hookline.web.relay._remote import RemoteRun
 
 CONVERSATION: Final = "x-hookline-conversation"
 

@@ -38,7 +38,8 @@ from hookline.web._runs.run_header import Header
 from hookline.web._runs.titles import titling
 from hookline.web.relay._codec import END, LOSS, WAITS, end_of
 from hookline.web.relay._commands import Link
-from hookline.web.relay._durable.earlier_lives import OVER, name_of, principal_of, read_before
+from hookline.web.relay._durable.earlier_lives import OVER, Before, name_of, principal_of
+from hookline.web.relay._reader import read_stream
 from hookline.web.relay._writer import RunSink, Writer
 
 OF_ANSWER: Final = (TextDelta, ReasoningDelta, ToolCallDelta, ResponseReset)
@@ -110,8 +111,8 @@ class LifePublisher:
         run = await self._take(header)
         if run is None:
             return
-        log = self._link.names.log(self._key, header.run)
-        before = await read_before(self._link.commands, log)
+        before = Before()
+        await read_stream(self._link.commands, run.log, before.take)
         self._number = run.number = len(before.events)
         self._names |= before.names
         for event in before.events:
