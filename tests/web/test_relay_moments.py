@@ -21,9 +21,11 @@ from hookline import Agent, ToolResult
 from hookline.errors import StoreError
 from hookline.events import ChatAborted, ChatStarted, ToolCallFinished
 from hookline.testing import ScriptedModel
+from hookline.web._runs.registry import Runs
 from hookline.web._runs.run import Live
 from hookline.web._runs.run_header import Header
-from hookline.web._site.answers.remote import follow
+from hookline.web._site.answers.answer import Answers
+from hookline.web._site.answers.presence import Presence
 from hookline.web.relay import Observer, RedisRelay
 from hookline.web.relay._commands import Link
 from hookline.web.relay._reader import Feed
@@ -128,10 +130,12 @@ async def test_a_run_that_cannot_be_shown_is_not_followed_any_longer() -> None:
     async def open(principal: str, id: str) -> None:
         raise StoreError("the store is away")
 
-    config: Any = SimpleNamespace(relay=SimpleNamespace(find=find), agent=Agent(ScriptedModel()))
+    agent = Agent(ScriptedModel())
+    config: Any = SimpleNamespace(relay=SimpleNamespace(find=find), agent=agent, runs=Runs())
     index: Any = SimpleNamespace(open=open)
+    answers = Answers(config, index, Presence(agent.bus))
     with pytest.raises(StoreError):
-        await follow(config, index, "owner", "c1")
+        await answers.follow("owner", "c1")
     assert left == ["left"]
 
 

@@ -230,7 +230,6 @@ async def chat_response(
         opening = Opening(
             agent=agent,
             runs=runs,
-            protocol=protocol,
             on_disconnect=on_disconnect,
             ai_sdk_version=ai_sdk_version,
             edits=edits,
@@ -245,6 +244,7 @@ async def chat_response(
     async def start() -> tuple[Live, Encoder, bytes]:
         live = begin(
             opening,
+            protocol,
             incoming,
             key=key,
             principal=principal,

@@ -55,15 +55,6 @@ class RunView(Protocol):
         ...
 
 
-class Run(RunView, Protocol):
-    """A run that clients can read; the run may belong to another process."""
-
-    @property
-    def log(self) -> Backlog:
-        """The backlog of the run."""
-        ...
-
-
 class Reader:
     """One client's position in a run. A reader has no backlog while the run waits in a queue."""
 

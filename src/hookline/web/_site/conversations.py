@@ -49,6 +49,11 @@ def read_conversation_key(key: str) -> tuple[str, str]:
     return principal, id
 
 
+def busy_with_answer() -> Refused:
+    """Build the refusal to change or delete a conversation while an answer runs."""
+    return Refused(409, "This conversation is busy with an answer; wait for it, or stop it.")
+
+
 class Entry(msgspec.Struct, kw_only=True):
     """One line of the list. `updated` is in seconds since the epoch."""
 
@@ -159,9 +164,7 @@ class Index:
             try:
                 await self._store.delete(conversation_key(principal, id))
             except ConversationBusyError:
-                raise Refused(
-                    409, "This conversation is busy with an answer; wait for it, or stop it."
-                ) from None
+                raise busy_with_answer() from None
         self._entries.get(principal, {}).pop(id, None)
         return exists
 

@@ -22,6 +22,7 @@ from hookline.web._protocols.incoming import Incoming
 from hookline.web._runs.run import Receipt, When
 from hookline.web._runs.run_header import Header
 from hookline.web._site.begin import denied_calls
+from hookline.web._site.conversations import busy_with_answer
 from hookline.web.relay import RedisRelay
 
 BY_USER: Final = "stopped by the user"
@@ -157,7 +158,7 @@ class DurableChats:
             principal=principal,
             before=len(conversation.messages),
             resumed=waits is not None,
-            denied=denied_calls(incoming, conversation),
+            denied=denied_calls(conversation, decisions),
             message_id=incoming.message_id,
             run_id=incoming.run_id,
             modern=incoming.modern,
@@ -271,7 +272,7 @@ class DurableChats:
         except StoreError:
             text = "The workers are not available; try again later."
             raise Refused(503, text, retry_after="5") from None
-        raise Refused(409, "This conversation is busy with an answer; wait for it, or stop it.")
+        raise busy_with_answer()
 
     async def _has_open(self, key: str) -> bool:
         for state in ("queued", "running", "waiting"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from secrets import token_hex
 from typing import Any, Final
@@ -94,7 +94,7 @@ class Link:
         logger.warning("the relay's Redis is not reachable: %s", type(exc).__name__)
 
     @contextmanager
-    def refusing(self) -> Iterator[None]:
+    def refusing(self) -> Generator[None]:
         """Refuse the request that needs Redis here, if Redis is not reachable."""
         try:
             yield

@@ -35,7 +35,6 @@ class RemoteRun:
         self.header = header
         self.before: tuple[Message, ...] = ()
         self.scope_of: Callable[[str], str | None] | None = None
-        self.detached = True
         self.log = Backlog(detached=True, limit=limit, on_unread=on_unread)
         self.over = False
         """Whether the last event has arrived."""

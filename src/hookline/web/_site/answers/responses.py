@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hookline.web._http.asgi import Receive, Scope, Send
 from hookline.web._http.extra import needs
 from hookline.web._http.refused import Refused
-from hookline.web._http.request_reply import refusal
+from hookline.web._http.request_reply import Reply, refusal
 from hookline.web._protocols.table import Encoder
 from hookline.web._runs.run import Caps, Live
 from hookline.web._site.answers.connection import line_to, send_run
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class Whole:
     """A complete response: a refusal, or no content (204)."""
 
-    def __init__(self, refusal_: Refused | None) -> None:
-        self.status = 204 if refusal_ is None else refusal_.status
-        self._reply = refusal(refusal_ if refusal_ is not None else Refused(204, ""))
+    def __init__(self, refused: Refused | None) -> None:
+        self._reply = Reply(status=204) if refused is None else refusal(refused)
+        self.status = self._reply.status
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._reply.send(send)

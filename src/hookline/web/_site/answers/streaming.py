@@ -11,11 +11,11 @@ from hookline.web._http.asgi import Headers, Receive, Send
 from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion
 from hookline.web._protocols.error_texts import DescribeError
 from hookline.web._protocols.table import ENCODERS, Protocol, encoder_for
-from hookline.web._runs.backlog import Reader, Run
+from hookline.web._runs.backlog import Reader
 from hookline.web._runs.hook_points import OnClientAttached
 from hookline.web._runs.run import Caps, Live
 from hookline.web._site.answers.connection import Line, line_to, send_run
-from hookline.web._site.answers.presence import Leave, Presence
+from hookline.web._site.answers.presence import Presence
 from hookline.web.relay._remote import RemoteRun
 
 CONVERSATION: Final = "x-hookline-conversation"
@@ -24,16 +24,16 @@ CONVERSATION: Final = "x-hookline-conversation"
 class Streaming(msgspec.Struct, frozen=True, kw_only=True):
     """A run to be sent. `replay`: the client starts anew."""
 
-    run: Run
+    run: Live | RemoteRun
     protocol: Protocol
     conversation_id: str
     caps: Caps
-    ai_sdk_version: AiSdkVersion = 6
-    describe_error: DescribeError | None = None
-    approvals: bool = True
-    start: int = 0
-    replay: bool = False
-    presence: Presence | None = None
+    ai_sdk_version: AiSdkVersion
+    describe_error: DescribeError | None
+    approvals: bool
+    start: int
+    replay: bool
+    presence: Presence
     """Reports the client's arrival and departure."""
 
     async def send(self, receive: Receive, send: Send, cors: Headers) -> None:
@@ -55,26 +55,20 @@ class Streaming(msgspec.Struct, frozen=True, kw_only=True):
             describe_error=self.describe_error,
             approvals=self.approvals,
         )
-        leave = self._enter()
+        leave = self.presence.enter(
+            OnClientAttached(
+                principal=run.header.principal,
+                conversation_id=self.conversation_id,
+                protocol=self.protocol,
+                readers=len(run.log.readers),
+                replay=self.replay,
+            )
+        )
         try:
             await line.put(prelude)
             await send_run(line, run.log, reader, encoder)
         finally:
-            if leave is not None:
-                leave(len(run.log.readers - {reader}), encoder.complete)
-
-    def _enter(self) -> Leave | None:
-        if self.presence is None:
-            return None
-        return self.presence.enter(
-            OnClientAttached(
-                principal=self.run.header.principal,
-                conversation_id=self.conversation_id,
-                protocol=self.protocol,
-                readers=len(self.run.log.readers),
-                replay=self.replay,
-            )
-        )
+            leave(len(run.log.readers - {reader}), encoder.complete)
 
 
 def headers_of(protocol: Protocol, conversation_id: str, cors: Headers) -> Headers:
@@ -89,7 +83,7 @@ def start_of(run: Live | RemoteRun, last: str) -> int | None:
     """Return the number of the next entry for a client whose last frame was `last`; None if it has
     everything, or if the entry is no longer kept. The client then reloads the messages.
     """
-    if not run.detached:
+    if not run.log.detached:
         return None
     id, _, number = last.rpartition("-")
     log = run.log
