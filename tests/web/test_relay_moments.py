@@ -25,7 +25,7 @@ from hookline.web._runs.registry import Runs
 from hookline.web._runs.run import Live
 from hookline.web._runs.run_header import Header
 from hookline.web._site.answers.answer import Answers
-from hookline.web._site.answers.presence import Presence
+from hookline.web._site.answers.streaming import Presence
 from hookline.web.relay import Observer, RedisRelay
 from hookline.web.relay._commands import Link
 from hookline.web.relay._reader import Feed

@@ -27,7 +27,7 @@ from hookline.web._protocols.table import Encoder, Protocol, check_protocol, enc
 from hookline.web._runs.options import RouteOptions
 from hookline.web._runs.registry import Runs
 from hookline.web._runs.run import DEFAULT_CAPS, Caps, Live
-from hookline.web._site.answers.responses import Running, Whole, once, response_type
+from hookline.web._site.answers.responses import once, run_response, whole_response
 from hookline.web._site.answers.streaming import start_of
 from hookline.web._site.application import Site
 from hookline.web._site.begin import (
@@ -215,7 +215,6 @@ async def chat_response(
     """
     check_protocol(protocol)
     runs = _own_routes if runs is None else runs
-    make = response_type()
     try:
         http = HttpRequest(request.scope, request.receive)
         if hasattr(request, "_body"):  # the framework has already read the body
@@ -239,7 +238,7 @@ async def chat_response(
         )
         runs.check(key, principal)
     except Refused as refused:
-        return make(Whole(refused))
+        return whole_response(refused)
 
     async def start() -> tuple[Live, Encoder, bytes]:
         live = begin(
@@ -266,7 +265,7 @@ async def chat_response(
         )
         return live, encoder, prelude
 
-    return make(Running(start, runs.caps))
+    return run_response(start, runs.caps)
 
 
 def resume_response(
@@ -294,9 +293,8 @@ def resume_response(
         last = request.headers.get("last-event-id", "")
     live = runs.find(key, include_ended=bool(last))
     start = None if live is None else start_of(live, last)
-    make = response_type()
     if live is None or start is None:
-        return make(Whole(None))
+        return whole_response(None)
     encoder, prelude = encoder_for(
         protocol,
         live,
@@ -310,7 +308,7 @@ def resume_response(
     async def attach() -> tuple[Live, Encoder, bytes]:
         return live, encoder, prelude
 
-    return make(Running(attach, runs.caps, start))
+    return run_response(attach, runs.caps, start)
 
 
 async def encode(events: AsyncIterable[ChatEvent], encoder: Encoder) -> AsyncIterator[bytes]:

@@ -39,8 +39,7 @@ from hookline.web._runs.registry import closing
 from hookline.web._runs.run import Live, Receipt
 from hookline.web._runs.run_header import Header
 from hookline.web._site.answers.answer import Answer, Answers
-from hookline.web._site.answers.presence import Presence
-from hookline.web._site.answers.streaming import Streaming, start_of
+from hookline.web._site.answers.streaming import Presence, Streaming, start_of
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversation_routes import ConversationRoutes, allow
 from hookline.web._site.conversations import Index, busy_with_answer, conversation_key
@@ -236,7 +235,6 @@ class Site:
         messages, pending = conversation.messages, conversation.pending
         client_calls = conversation.client_calls
         header = await self._running(principal, id)
-        running = header is not None
         if header is not None:
             messages = untold(protocol, header, messages)
             pending, client_calls = (), ()
@@ -249,10 +247,9 @@ class Site:
             ai_sdk_version=self._config.ai_sdk_version,
             approvals=self._config.approvals,
         )
-        reply: dict[str, Any] = {"messages": history, "running": running}
+        reply: dict[str, Any] = {"messages": history, "running": header is not None}
         if protocol != "ai-sdk":
-            own = [request.replace(conversation_id=id) for request in pending]
-            reply["pending"] = [plain(request) for request in own]
+            reply["pending"] = [plain(request.replace(conversation_id=id)) for request in pending]
             reply["clientCalls"] = [plain(call) for call in client_calls]
             reply["mayAnswer"] = self._config.approvals
         return json_reply(reply)
@@ -262,7 +259,7 @@ class Site:
         key = conversation_key(principal, id)
         live = self.runs.find(key)
         if live is not None:
-            return live.header if live.detached else None
+            return live.header if live.log.detached else None
         relay = self._config.relay
         return None if relay is None else await relay.running(key, principal)
 

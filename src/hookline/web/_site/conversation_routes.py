@@ -115,11 +115,7 @@ class ConversationRoutes:
             raise Refused(400, "value must be up, down or null.")
         comment = text_of(body.get("comment", ""), "comment")[:COMMENT]
         conversation = await self._find(principal, id)
-        answers = (
-            message_.id
-            for message_ in conversation.messages
-            if isinstance(message_, AssistantMessage)
-        )
+        answers = {item.id for item in conversation.messages if isinstance(item, AssistantMessage)}
         if message not in answers:
             raise Refused(404, "There is no such answer; load the messages again.")
 

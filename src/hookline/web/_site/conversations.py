@@ -14,12 +14,11 @@ from urllib.parse import unquote
 
 import msgspec
 
-from hookline import Conversation, HookDef, Store
+from hookline import Conversation, Store
 from hookline.errors import ConversationBusyError, UsageError
 from hookline.web._http.refused import Refused
 from hookline.web._runs.run import DEFAULT_CAPS
 from hookline.web._runs.store_keys import NAME, prefix_of
-from hookline.web._runs.titles import titling
 
 TITLES: Final = 1000  # most titles to remember for one principal
 PRINCIPALS: Final = 1000  # most principals whose titles are remembered
@@ -109,10 +108,6 @@ class Index:
         mine[id] = entry
         while len(mine) > TITLES:
             del mine[next(iter(mine))]
-
-    def titling(self, principal: str, id: str) -> HookDef:
-        """Return the hook that gives the conversation its title, in the store and in the list."""
-        return titling(partial(self.title, principal, id))
 
     async def has(self, principal: str, id: str) -> bool:
         """Return whether a conversation with that id exists."""

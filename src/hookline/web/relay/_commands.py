@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Generator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from secrets import token_hex
 from typing import Any, Final
 
@@ -28,7 +29,6 @@ from hookline.web.relay._redis import (
     Names,
     connect,
     outages,
-    refusals,
 )
 
 logger = logging.getLogger("hookline.web")
@@ -69,7 +69,7 @@ class Link:
             TimeoutError,
             StoreError,
             *self.outages,
-            *refusals(),
+            import_module("redis.exceptions").ResponseError,  # Redis refuses a command
         )
         """The exceptions for which a durable chat continues without being shown."""
         self.commands = connect(url)

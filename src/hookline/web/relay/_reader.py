@@ -29,8 +29,8 @@ class Feed:
     def __init__(self, client: Any, wake: Callable[[], None]) -> None:
         self._client = client
         self._wake = wake
-        self._last: dict[str, bytes] = {}
-        self._takes: dict[bytes, tuple[str, Take]] = {}
+        self._last: dict[bytes, bytes] = {}
+        self._takes: dict[bytes, Take] = {}
         self._asking = False
         self._outages = outages()
 
@@ -39,15 +39,15 @@ class Feed:
 
     def follow(self, stream: str, after: bytes, take: Take) -> None:
         """Call `take` with each entry of a stream after this one."""
-        self._last[stream] = after
-        self._takes[stream.encode()] = (stream, take)
+        name = stream.encode()
+        self._last[name], self._takes[name] = after, take
         if self._asking:
             self._asking = False  # one wake-up is enough for all streams that join meanwhile
             self._wake()
 
     def leave(self, stream: str) -> None:
         """Stop following a stream."""
-        self._last.pop(stream, None)
+        self._last.pop(stream.encode(), None)
         self._takes.pop(stream.encode(), None)
 
     async def run(self) -> None:
@@ -63,15 +63,12 @@ class Feed:
             finally:
                 self._asking = False
             for name, entries in streams_of(got):
-                callback = self._takes.get(name)
-                if callback is None:
-                    continue
-                stream, take = callback
-                if self._last[stream] != positions.get(stream):
-                    continue  # the stream was left and followed anew while we waited
+                take = self._takes.get(name)
+                if take is None or self._last[name] != positions.get(name):
+                    continue  # the stream was left while we waited, and perhaps followed anew
                 for id, fields in entries:
-                    if stream in self._last:
-                        self._last[stream] = id
+                    if name in self._last:
+                        self._last[name] = id
                         take(id, fields)
             pause = min(LONGEST_PAUSE, len(positions) * PAUSE_PER_STREAM)
             if pause > 0.001:

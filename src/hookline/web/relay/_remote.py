@@ -13,9 +13,8 @@ from typing import Final
 
 import msgspec
 
-from hookline import Message
 from hookline.errors import RemoteChatError
-from hookline.web._runs.backlog import Backlog
+from hookline.web._runs.backlog import Backlog, RunView
 from hookline.web._runs.run import LAST
 from hookline.web._runs.run_header import Header
 from hookline.web.relay._codec import END, LINES, LOSS, NAMES, error_of, items_of
@@ -25,16 +24,14 @@ from hookline.web.relay._reader import Feed, read_stream
 LINGER: Final = 1.0  # seconds for which a run without readers is still followed
 
 
-class RemoteRun:
+class RemoteRun(RunView):
     """A run of another process."""
 
     def __init__(
         self, key: str, header: Header, *, limit: int, on_unread: Callable[[], None]
     ) -> None:
+        super().__init__(header)
         self.key = key
-        self.header = header
-        self.before: tuple[Message, ...] = ()
-        self.scope_of: Callable[[str], str | None] | None = None
         self.log = Backlog(detached=True, limit=limit, on_unread=on_unread)
         self.over = False
         """Whether the last event has arrived."""

@@ -16,16 +16,9 @@ from binascii import crc32
 from collections.abc import Callable
 from typing import Any, Final
 
-from hookline.events import (
-    ApprovalRequested,
-    ChatAborted,
-    ChatDone,
-    ChatFailed,
-    ChatStarted,
-    ToolCallFinished,
-    ToolCallStarted,
-)
+from hookline.events import ApprovalRequested, ChatStarted, ToolCallFinished, ToolCallStarted
 from hookline.web._runs.backlog import Item, cost
+from hookline.web._runs.run import LAST
 from hookline.web._runs.run_header import Header
 from hookline.web.relay._codec import END, LINES, LOSS, end_of, line_of
 from hookline.web.relay._redis import OVER, Names, outages
@@ -36,10 +29,7 @@ BATCH: Final = 500  # most entries in a pipeline
 PAUSE: Final = 0.2  # seconds before the next attempt to reach Redis
 FREE_TIMEOUT: Final = 1.0  # most seconds that a response waits for its run to be marked as over
 PARTITIONS: Final = 16  # the number of partitions for remote observers
-OBSERVED: Final = (
-    *(ChatStarted, ChatDone, ChatAborted, ChatFailed),
-    *(ApprovalRequested, ToolCallStarted, ToolCallFinished),
-)
+OBSERVED: Final = (ChatStarted, *LAST, ApprovalRequested, ToolCallStarted, ToolCallFinished)
 
 
 def partition_of(key: str) -> int:
@@ -121,8 +111,6 @@ class Writer:
         back: Callable[[], object],
     ) -> None:
         self.names = names
-        self.given_up = 0
-        """The number of runs that were given up."""
         self._client = client
         self._ttl = int(ttl * 1000)
         self._max_entries = max_entries
@@ -196,7 +184,6 @@ class Writer:
         entry.lines, entry.bytes, entry.end = [], 0, LOSS
         sink.given_up = True
         self._go.set()
-        self.given_up += 1
         logger.warning(
             "the relay's Redis is not reachable: a run lost events; its readers must reload"
         )
@@ -271,10 +258,7 @@ class Writer:
             pipe.eval(OVER, 1, self.names.run(sink.key), sink.header.run, sink.life)
 
     def _flushed(self) -> None:
-        remaining: list[tuple[int, asyncio.Future[None]]] = []
         for number, flushed in self._flushes:
-            if number > self._done:
-                remaining.append((number, flushed))
-            elif not flushed.done():
+            if number <= self._done and not flushed.done():
                 flushed.set_result(None)
-        self._flushes = remaining
+        self._flushes = [item for item in self._flushes if item[0] > self._done]

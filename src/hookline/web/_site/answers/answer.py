@@ -14,9 +14,9 @@ from hookline.web._http.refused import Refused
 from hookline.web._http.request_reply import Request
 from hookline.web._protocols.table import Protocol, parse, release_for
 from hookline.web._runs.run import Live
-from hookline.web._site.answers.presence import Presence
+from hookline.web._runs.titles import titling
 from hookline.web._site.answers.queued import AnswerRequest, Queued
-from hookline.web._site.answers.streaming import Streaming
+from hookline.web._site.answers.streaming import Presence, Streaming
 from hookline.web._site.begin import Options, begin, check_answers, scope_of_agent
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Index, conversation_key
@@ -69,10 +69,9 @@ class Answers:
         if not place.turn.done():
             return Queued(
                 place=place,
-                runs=self._runs,
+                config=self._config,
                 begin=partial(self._late, request),
                 request=request,
-                describe_error=self._config.describe_error,
             )
         try:
             live = await self._begin(request)
@@ -110,13 +109,10 @@ class Answers:
             run=run,
             protocol=protocol,
             conversation_id=id,
-            caps=self._runs.caps,
-            ai_sdk_version=self._config.ai_sdk_version,
-            describe_error=self._config.describe_error,
-            approvals=self._config.approvals,
+            config=self._config,
+            presence=self._presence,
             start=start,
             replay=replay,
-            presence=self._presence,
         )
 
     async def _begin(self, request: AnswerRequest, *, queued: bool = False) -> Live:
@@ -156,7 +152,7 @@ class Answers:
         if chat_hooks is not None:
             hooks.append(SimpleNamespace(hooks=chat_hooks))  # a list cannot contain a dict of hooks
         if not conversation.meta.get("title"):
-            hooks.append(self._index.titling(principal, request.id))
+            hooks.append(titling(partial(self._index.title, principal, request.id)))
         if hooks:
             options["hooks"] = hooks
         return conversation, options

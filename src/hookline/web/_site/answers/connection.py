@@ -97,10 +97,8 @@ async def _put_entries(line: Line, log: Backlog, encoder: Encoder, entries: list
     try:
         for entry in entries:
             frames.append(_frame(log, encoder, entry))
-    except Lagged:
+    finally:
         await line.put(b"".join(frames))
-        raise
-    await line.put(b"".join(frames))
 
 
 class Line:
