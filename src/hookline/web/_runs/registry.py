@@ -94,7 +94,6 @@ class Runs:
         """
         principal = header.principal
         self.check(key, principal)
-        grew = partial(self._grew, principal)
         live = Live(
             stream,
             header,
@@ -102,7 +101,7 @@ class Runs:
             detached=detached,
             before=before,
             scope_of=scope_of,
-            grew=grew,
+            grew=partial(self._grew, principal),
         )
         self._drop(key)
         self._live[key] = live

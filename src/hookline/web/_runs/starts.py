@@ -40,11 +40,6 @@ class _Start:
         self.why: str | None = None
         """The reason of the stop; None if there was none."""
 
-    def stop(self, reason: str) -> None:
-        if self.why is None:
-            self.why = reason
-            self.scope.reschedule(asyncio.get_running_loop().time())  # cancels the preparation
-
 
 class Starts:
     """The requests of a process whose runs have not begun, by the key of the conversation."""
@@ -94,7 +89,9 @@ class Starts:
         """
         starts = [start for start in self._starts.get(key, ()) if run in (None, start.run)]
         for start in starts:
-            start.stop(reason)
+            if start.why is None:
+                start.why = reason
+                start.scope.reschedule(asyncio.get_running_loop().time())  # cancels the preparation
         return bool(starts)
 
 

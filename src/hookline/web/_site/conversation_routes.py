@@ -50,12 +50,8 @@ class ConversationRoutes:
     async def entries(self, request: Request, principal: str) -> Reply:
         """List the conversations, or those that contain the searched words."""
         words = _query(request, "search").strip()
-        entries = (
-            await self._index.search(principal, words)
-            if words
-            else await self._index.entries(principal)
-        )
-        return json_reply({"conversations": entries})
+        entries = self._index.search(principal, words) if words else self._index.entries(principal)
+        return json_reply({"conversations": await entries})
 
     async def conversation(self, request: Request, principal: str, rest: str) -> Reply:
         """Rename, fork or rate a conversation."""

@@ -13,7 +13,6 @@ from typing import Final
 
 import msgspec
 
-from hookline.errors import RemoteChatError
 from hookline.web._runs.backlog import Backlog, RunView
 from hookline.web._runs.run import LAST
 from hookline.web._runs.run_header import Header
@@ -60,13 +59,8 @@ class RemoteRun(RunView):
                 if isinstance(item, LAST) and item.chat_id == self.header.chat_id:
                     self.over = True
             if end is not None:
-                error = error_of(end)
                 self.over = True
-                log.end(
-                    None
-                    if error is None
-                    else RemoteChatError(self.header.chat_id, error.type, error.message)
-                )
+                log.end(error_of(end, self.header.chat_id))
         except (ValueError, msgspec.MsgspecError):
             self.lose()
 

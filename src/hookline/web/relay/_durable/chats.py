@@ -190,6 +190,9 @@ class LifePublisher:
             await self._take(state.header)
             return
         principal = principal_of(self._key)
+        if principal is None:
+            self._mute = True
+            return
         messages = await self._messages()
         before = len(messages)
         if self._started is None:
@@ -204,14 +207,11 @@ class LifePublisher:
         header = Header(
             run=token_hex(6),
             chat_id=chat,
-            principal=principal or "",
+            principal=principal,
             before=before,
             resumed=self._started is not None,
         )
-        if principal is None:
-            self._mute = True
-        else:
-            await self._take(header)
+        await self._take(header)
 
     async def _take(self, header: Header) -> RunSink | None:
         """Write to a run from here on; Redis then refuses the writes of earlier lives."""
