@@ -15,6 +15,7 @@ from hookline import Agent, Conversation, MemoryStore, Store
 from hookline.errors import UsageError
 from hookline.events import ChatEvent
 from hookline.web._http.access import LOOPBACK, Authorize, Guard
+from hookline.web._http.extra import needs
 from hookline.web._http.refused import Refused
 from hookline.web._http.request_reply import Request as HttpRequest
 from hookline.web._page.files import Page
@@ -214,6 +215,7 @@ async def chat_response(
     `app`. The `options` go to `agent.chat_stream`. A bad request gets an error response.
     """
     check_protocol(protocol)
+    needs("starlette.responses")  # before the request is read
     runs = _own_routes if runs is None else runs
     try:
         http = HttpRequest(request.scope, request.receive)
