@@ -50,7 +50,6 @@ SIGNALS = {
     "providers/openai_chat/_reader.py:_call": "MalformedStreamError",
     "replay/_cassettes.py:records_of_cassette": "the text of the CassetteError",
     "workspace/_files/openat.py:_error": "Root and replace() say what is wrong with the path",
-    "web/_site/answers/responses.py:__init__": "an answer without a body",
     "web/_site/error_statuses.py:refused_for": "the sentence for an error raised elsewhere",
 }
 # Functions whose `{problem}` another function returns.

@@ -18,7 +18,11 @@ from hookline.models import Finish, TextChunk
 from hookline.runtimes import Durable
 from hookline.testing import ScriptedModel, call
 
-PATIENT = {"sqlite": {"lease": 1000.0}, "postgres": {"lease": 1000}, "restate": {"idle": 1000.0}}
+PATIENT: dict[str, dict[str, Any]] = {
+    "sqlite": {"lease": 1000.0},
+    "postgres": {"lease": 1000},
+    "restate": {"idle": 1000.0},
+}
 
 
 class Bank:

@@ -126,8 +126,8 @@ async def test_a_conversation_that_moves_while_the_list_is_read_is_listed_once()
     class Moving(MemoryStore):
         """Between two pages, the last conversation changes, and is now the first."""
 
-        async def list(self, *, limit: int = 2, offset: int = 0) -> Any:
-            found = await super().list(limit=min(limit, 2), offset=offset)
+        async def list(self, *, prefix: str = "", limit: int = 2, offset: int = 0) -> Any:
+            found = await super().list(prefix=prefix, limit=min(limit, 2), offset=offset)
             if offset == 0:
                 (last,) = await super().list(limit=1, offset=3)
                 await self.acquire(last.id, "chat/1")

@@ -21,15 +21,16 @@ from hookline import Agent, ToolResult
 from hookline.errors import StoreError
 from hookline.events import ChatAborted, ChatStarted, ToolCallFinished
 from hookline.testing import ScriptedModel
+from hookline.web._runs.registry import Runs
 from hookline.web._runs.run import Live
 from hookline.web._runs.run_header import Header
-from hookline.web._site.answers.remote import follow
+from hookline.web._site.answers.answer import Answers
+from hookline.web._site.answers.streaming import Presence
 from hookline.web.relay import Observer, RedisRelay
-from hookline.web.relay._commands import Link, State
+from hookline.web.relay._commands import Link
 from hookline.web.relay._reader import Feed
 from hookline.web.relay._redis import Names
-from hookline.web.relay._remote.run import RemoteRun
-from hookline.web.relay._remote.runs import RemoteRuns
+from hookline.web.relay._remote import RemoteRun, RemoteRuns
 from hookline.web.relay._writer import BATCH, RunSink, Writer
 
 HEADER = Header(run="r", chat_id="c", principal="owner")
@@ -40,14 +41,10 @@ class Redis:
 
     def __init__(self) -> None:
         self.names = Names("t:")
-        self.outages = (OSError,)
         self.commands = self
         self.gate = asyncio.Event()
         self.gate.set()
         self.read = 0
-
-    async def state(self, key: str) -> State:
-        return State("w", HEADER, over=False, ends=False, rested="")
 
     async def xrange(self, stream: str, min: bytes, count: int) -> list[Any]:
         self.read += 1
@@ -67,15 +64,13 @@ def elsewhere() -> tuple[Redis, Feed, RemoteRuns]:
 async def test_a_reader_that_left_long_ago_takes_no_stream_from_the_next_one() -> None:
     clock = Clock()
     _, feed, runs = elsewhere()
-    first = await runs.find("owner/c1", "owner")
-    assert first is not None
+    first = await runs.follow("owner/c1", HEADER)
     first.log.read().close()
     await clock.advance(0.9)
     first.log.read().close()  # a second reload, in the same second
     await clock.advance(0.2)
     assert len(feed) == 0
-    second = await runs.find("owner/c1", "owner")
-    assert second is not None
+    second = await runs.follow("owner/c1", HEADER)
     assert second is not first
     second.log.read()
     await clock.advance(1.0)
@@ -86,9 +81,9 @@ async def test_a_reader_that_left_long_ago_takes_no_stream_from_the_next_one() -
 async def test_a_reader_whose_request_is_cancelled_cancels_no_other() -> None:
     known, feed, runs = elsewhere()
     known.gate.clear()
-    first = asyncio.create_task(runs.find("owner/c1", "owner"))
+    first = asyncio.create_task(runs.follow("owner/c1", HEADER))
     await settle()
-    others = [asyncio.create_task(runs.find("owner/c1", "owner")) for _ in range(2)]
+    others = [asyncio.create_task(runs.follow("owner/c1", HEADER)) for _ in range(2)]
     await settle()
     first.cancel()
     known.gate.set()
@@ -135,10 +130,12 @@ async def test_a_run_that_cannot_be_shown_is_not_followed_any_longer() -> None:
     async def open(principal: str, id: str) -> None:
         raise StoreError("the store is away")
 
-    config: Any = SimpleNamespace(relay=SimpleNamespace(find=find), agent=Agent(ScriptedModel()))
+    agent = Agent(ScriptedModel())
+    config: Any = SimpleNamespace(relay=SimpleNamespace(find=find), agent=agent, runs=Runs())
     index: Any = SimpleNamespace(open=open)
+    answers = Answers(config, index, Presence(agent.bus))
     with pytest.raises(StoreError):
-        await follow(config, index, "owner", "c1")
+        await answers.follow("owner", "c1")
     assert left == ["left"]
 
 
@@ -196,7 +193,7 @@ async def test_a_run_is_published_although_its_request_is_cancelled(tmp_path: Pa
         await asyncio.gather(*here._link._sending)
         assert telling.cancelled()
         assert await there.running("owner/c1", "owner") == HEADER
-        assert here._claims._runs == {}
+        assert here._claims == {}
         await here.aclose()
         await there.aclose()
 

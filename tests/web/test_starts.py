@@ -206,9 +206,9 @@ async def test_a_request_that_was_refused_lets_the_first_one_keep_its_claim(pref
     async with workers(model(), prefix, 1, deps=slow) as (a,):
         async with asked(a.http, slow) as first:
             assert (await post(a.http, "native", "again")).status_code == 409
-            assert a.relay._claims._runs.keys() == {"owner/c1"}
+            assert a.relay._claims.keys() == {"owner/c1"}
         assert text_of("native", (await first).content) == "One."
-        assert not a.relay._claims._runs
+        assert not a.relay._claims
 
 
 @MODES

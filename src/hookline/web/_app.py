@@ -15,6 +15,7 @@ from hookline import Agent, Conversation, MemoryStore, Store
 from hookline.errors import UsageError
 from hookline.events import ChatEvent
 from hookline.web._http.access import LOOPBACK, Authorize, Guard
+from hookline.web._http.extra import needs
 from hookline.web._http.refused import Refused
 from hookline.web._http.request_reply import Request as HttpRequest
 from hookline.web._page.files import Page
@@ -27,7 +28,7 @@ from hookline.web._protocols.table import Encoder, Protocol, check_protocol, enc
 from hookline.web._runs.options import RouteOptions
 from hookline.web._runs.registry import Runs
 from hookline.web._runs.run import DEFAULT_CAPS, Caps, Live
-from hookline.web._site.answers.responses import Running, Whole, once, response_type
+from hookline.web._site.answers.responses import once, run_response, whole_response
 from hookline.web._site.answers.streaming import start_of
 from hookline.web._site.application import Site
 from hookline.web._site.begin import (
@@ -214,8 +215,8 @@ async def chat_response(
     `app`. The `options` go to `agent.chat_stream`. A bad request gets an error response.
     """
     check_protocol(protocol)
+    needs("starlette.responses")  # before the request is read
     runs = _own_routes if runs is None else runs
-    make = response_type()
     try:
         http = HttpRequest(request.scope, request.receive)
         if hasattr(request, "_body"):  # the framework has already read the body
@@ -230,7 +231,6 @@ async def chat_response(
         opening = Opening(
             agent=agent,
             runs=runs,
-            protocol=protocol,
             on_disconnect=on_disconnect,
             ai_sdk_version=ai_sdk_version,
             edits=edits,
@@ -240,11 +240,12 @@ async def chat_response(
         )
         runs.check(key, principal)
     except Refused as refused:
-        return make(Whole(refused))
+        return whole_response(refused)
 
     async def start() -> tuple[Live, Encoder, bytes]:
         live = begin(
             opening,
+            protocol,
             incoming,
             key=key,
             principal=principal,
@@ -266,7 +267,7 @@ async def chat_response(
         )
         return live, encoder, prelude
 
-    return make(Running(start, runs.caps))
+    return run_response(start, runs.caps)
 
 
 def resume_response(
@@ -294,9 +295,8 @@ def resume_response(
         last = request.headers.get("last-event-id", "")
     live = runs.find(key, include_ended=bool(last))
     start = None if live is None else start_of(live, last)
-    make = response_type()
     if live is None or start is None:
-        return make(Whole(None))
+        return whole_response(None)
     encoder, prelude = encoder_for(
         protocol,
         live,
@@ -310,7 +310,7 @@ def resume_response(
     async def attach() -> tuple[Live, Encoder, bytes]:
         return live, encoder, prelude
 
-    return make(Running(attach, runs.caps, start))
+    return run_response(attach, runs.caps, start)
 
 
 async def encode(events: AsyncIterable[ChatEvent], encoder: Encoder) -> AsyncIterator[bytes]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from hookline import Message
 from hookline.events import (
@@ -36,57 +36,41 @@ class Lagged(Exception):
     """The next entry of the reader has been dropped."""
 
 
-class RunView(Protocol):
+class RunView:
     """The properties of a run that an encoder needs."""
 
-    @property
-    def header(self) -> Header:
-        """The header of the run."""
-        ...
-
-    @property
-    def before(self) -> tuple[Message, ...]:
+    def __init__(
+        self,
+        header: Header,
+        before: tuple[Message, ...] = (),
+        scope_of: Callable[[str], str | None] | None = None,
+    ) -> None:
+        self.header = header
+        self.before = before
         """The messages of the conversation when the run began."""
-        ...
-
-    @property
-    def scope_of(self) -> Callable[[str], str | None] | None:
+        self.scope_of = scope_of
         """Returns the scope of a tool, by the tool's name."""
-        ...
-
-
-class Run(RunView, Protocol):
-    """A run that clients can read; the run may belong to another process."""
-
-    @property
-    def log(self) -> Backlog:
-        """The backlog of the run."""
-        ...
 
 
 class Reader:
     """One client's position in a run. A reader has no backlog while the run waits in a queue."""
 
-    __slots__ = ("_log", "_loop", "_waiter", "disconnected", "next")
+    __slots__ = ("_loop", "_waiter", "disconnected", "log", "next")
 
     def __init__(self) -> None:
         self.next = 0
         self.disconnected = False  # whether the client has left
-        self._log: Backlog | None = None
+        self.log: Backlog | None = None
         self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[None] | None = None
 
-    def begin(self, log: Backlog, start: int) -> None:
-        """Start to read the backlog of the run, from the entry with this number."""
-        self._log, self.next = log, start
-
     def take(self) -> list[Entry]:
         """Take the next entries; raises Lagged if the next entries were dropped."""
-        assert self._log is not None
-        entries = self._log.entries(self.next)
+        assert self.log is not None
+        entries = self.log.entries(self.next)
         if entries:
             self.next = entries[-1][0] + 1
-            self._log.trim(self.next)
+            self.log.trim(self.next)
         return entries
 
     async def wait(self) -> None:
@@ -110,8 +94,8 @@ class Reader:
 
     def close(self) -> None:
         """Stop reading."""
-        if self._log is not None:
-            self._log.remove(self)
+        if self.log is not None:
+            self.log.remove(self)
 
 
 class Backlog:
@@ -130,6 +114,7 @@ class Backlog:
         grew: Callable[[int], None] = lambda more: None,
     ) -> None:
         self.detached = detached
+        """Whether the run outlives its connection."""
         self.complete = False
         """Whether the backlog is complete: no further entries follow."""
         self.incomplete = False
@@ -148,8 +133,7 @@ class Backlog:
         self._call_texts: dict[object, dict[str, str]] = {}
         self._room: asyncio.Future[None] | None = None
         self._request = request if detached else 0
-        if self._request:
-            self._hold(self._request)
+        self._hold(self._request)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -215,7 +199,7 @@ class Backlog:
     def read(self, start: int = 0, reader: Reader | None = None) -> Reader:
         """Attach a new reader, or `reader`, which has waited for this backlog."""
         reader = Reader() if reader is None else reader
-        reader.begin(self, start)
+        reader.log, reader.next = self, start
         self.readers.add(reader)
         return reader
 

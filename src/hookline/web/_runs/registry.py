@@ -11,10 +11,9 @@ from typing import Any, Final
 
 from hookline import ChatStream, Message, Run, UserMessage
 from hookline.web._http.refused import Refused
-from hookline.web._runs.preparing import Starts
-from hookline.web._runs.queue import Lines, Place
 from hookline.web._runs.run import DEFAULT_CAPS, Caps, Live, Receipt, Sink, When
 from hookline.web._runs.run_header import Header
+from hookline.web._runs.starts import Lines, Place, Starts
 
 CLOSING: Final = "the server is shutting down"
 
@@ -95,7 +94,6 @@ class Runs:
         """
         principal = header.principal
         self.check(key, principal)
-        grew = partial(self._grew, principal)
         live = Live(
             stream,
             header,
@@ -103,7 +101,7 @@ class Runs:
             detached=detached,
             before=before,
             scope_of=scope_of,
-            grew=grew,
+            grew=partial(self._grew, principal),
         )
         self._drop(key)
         self._live[key] = live
@@ -114,9 +112,7 @@ class Runs:
             self._chats.pop(header.chat_id, None)
             for nested in [id for id, other in self._nested.items() if other is live]:
                 del self._nested[nested]
-            self._principals[principal] -= 1
-            if not self._principals[principal]:
-                del self._principals[principal]
+            self._principals -= Counter([principal])
             if self._live.get(key) is live:
                 self._end(key, live)
             self._lines.look(key)
@@ -127,7 +123,7 @@ class Runs:
         return live
 
     def _end(self, key: str, live: Live) -> None:
-        if not live.detached or self.closing:
+        if not live.log.detached or self.closing:
             self._drop(key)
             return
         loop = asyncio.get_running_loop()
@@ -178,7 +174,7 @@ class Runs:
         mine = {
             key: live
             for key, live in self._live.items()
-            if live.detached and principal in (None, live.header.principal)
+            if live.log.detached and principal in (None, live.header.principal)
         }
         for key in self._forget:
             if key in mine:

@@ -20,7 +20,7 @@ from hookline import ChatStream, Message, UserMessage
 from hookline.errors import ModelError, StreamInterruptedError, StreamStateError
 from hookline.events import ChatAborted, ChatDone, ChatEvent, ChatFailed, Interrupt, strict
 from hookline.runtimes import find_sent
-from hookline.web._runs.backlog import Backlog, Item
+from hookline.web._runs.backlog import Backlog, Item, RunView
 from hookline.web._runs.run_header import Header, id_of_chat
 
 logger = logging.getLogger("hookline.web")
@@ -115,8 +115,8 @@ def origin_of(exc: BaseException) -> str:
     return "; ".join([*origin, "raised at " + " < ".join(reversed(frames))])
 
 
-class Live:
-    """A run of this process. `before`: the conversation's messages when the run began."""
+class Live(RunView):
+    """A run of this process."""
 
     def __init__(
         self,
@@ -129,10 +129,7 @@ class Live:
         scope_of: Callable[[str], str | None] | None = None,
         grew: Callable[[int], None] = lambda more: None,
     ) -> None:
-        self.header = header
-        self.scope_of = scope_of
-        """Returns the scope of a tool, by the tool's name."""
-        self.before = before
+        super().__init__(header, before, scope_of)
         self.log = Backlog(
             detached=detached,
             limit=caps.replay_bytes,
@@ -156,14 +153,9 @@ class Live:
         self._beginning: asyncio.Future[BaseException | None] = self._loop.create_future()
         self._start = self._last = 0.0
 
-    @property
-    def detached(self) -> bool:
-        """Whether the run outlives its connection."""
-        return self.log.detached
-
     def start(self, on_end: Callable[[Live], None]) -> None:
         """Start the run; `on_end` is called when the run is over."""
-        loop = self._loop = asyncio.get_running_loop()
+        loop = self._loop
         self._start = self._last = loop.time()
         self._task = loop.create_task(self._run(), name=f"hookline.web run {self.header.run}")
         self._task.add_done_callback(lambda _: on_end(self))
@@ -174,12 +166,12 @@ class Live:
 
     async def _run(self) -> None:
         error: BaseException | None = None
-        detached, log = self.detached, self.log
+        log = self.log
         try:
             async with self._stream as stream:
                 async for event in stream:
                     self._take(event)
-                    if not detached and len(log) >= BACKLOG and not self._unread:
+                    if not log.detached and len(log) >= BACKLOG and not self._unread:
                         await log.room(BACKLOG)
                         self._last = self._loop.time()  # waiting for the reader is not idling
         except asyncio.CancelledError:
@@ -266,7 +258,7 @@ class Live:
     def abort(self, reason: str) -> bool:
         """Abort the run; it then ends within the agent's grace period."""
         timely = not self.log.complete and self._stream.abort(reason)
-        if not self.detached and not self.log.readers:
+        if not self.log.detached and not self.log.readers:
             self._unread = True
             self.log.forget()
         return timely
@@ -295,7 +287,7 @@ class Live:
 
     def _nobody_reads(self) -> None:
         """Abort a run that is not kept after its reader has left."""
-        if not self.detached:
+        if not self.log.detached:
             self.abort("client left")
         elif self._retired:
             self.log.forget()
@@ -303,7 +295,7 @@ class Live:
     def retire(self) -> None:
         """Remove the run, and drop its backlog once it has no readers."""
         self._retired = True
-        if self.detached and not self.log.readers:
+        if self.log.detached and not self.log.readers:
             self.log.forget()
 
     async def join(self) -> None:

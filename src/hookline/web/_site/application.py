@@ -27,7 +27,7 @@ from hookline.web._http.refused import Refused
 from hookline.web._http.request_reply import Reply, Request, json_reply, refusal
 from hookline.web._http.sse import plain
 from hookline.web._page.files import page_file
-from hookline.web._protocols.incoming import id_of, read_object
+from hookline.web._protocols.incoming import id_of
 from hookline.web._protocols.table import (
     PROTOCOLS,
     Protocol,
@@ -39,17 +39,15 @@ from hookline.web._runs.registry import closing
 from hookline.web._runs.run import Live, Receipt
 from hookline.web._runs.run_header import Header
 from hookline.web._site.answers.answer import Answer, Answers
-from hookline.web._site.answers.presence import Presence
-from hookline.web._site.answers.remote import follow
-from hookline.web._site.answers.streaming import Streaming, start_of
+from hookline.web._site.answers.streaming import Presence, Streaming, start_of
 from hookline.web._site.config import SiteConfig
-from hookline.web._site.conversation_routes import ConversationRoutes
-from hookline.web._site.conversations import Index, conversation_key
+from hookline.web._site.conversation_routes import ConversationRoutes, allow
+from hookline.web._site.conversations import Index, busy_with_answer, conversation_key
 from hookline.web._site.error_statuses import refused_for
 from hookline.web._site.inbox import Inbox
 from hookline.web._site.page_routes import PageRoutes
 from hookline.web._site.policy_trials import PolicyRoutes
-from hookline.web.relay._remote.run import RemoteRun
+from hookline.web.relay._remote import RemoteRun
 
 logger = logging.getLogger("hookline.web")
 
@@ -156,29 +154,29 @@ class Site:
         if first in self._lists and not rest:
             if request.method == "POST":
                 return await self._lists[first].post(request, principal)
-            _allow(request, "GET")
+            allow(request, "GET")
             return await self._lists[first].get(principal)
         if first == "page":
-            _allow(request, "POST" if rest == "markdown" else "GET")
+            allow(request, "POST" if rest == "markdown" else "GET")
             return await self._page.answer(request, principal, rest)
         if first not in PROTOCOLS:
             raise Refused(404, "There is nothing here; check the address.")
         protocol: Protocol = first
         if not rest:
-            _allow(request, "POST")
+            allow(request, "POST")
             return await self._answers.ask(request, principal, protocol)
         id, _, what = rest.rpartition("/")
         id = id_of(id, "A conversation's id")
         if what == "stream":
-            _allow(request, "GET")
+            allow(request, "GET")
             return await self._replay(request, principal, protocol, id)
         if what == "stop":
-            _allow(request, "POST")
+            allow(request, "POST")
             return json_reply({"stopped": await self._stop(principal, id)})
         if what == "messages" and request.method == "POST":
             return await self._send(request, principal, protocol, id)
         if what == "messages":
-            _allow(request, "GET")
+            allow(request, "GET")
             return await self._messages(principal, protocol, id)
         raise Refused(404, "There is nothing here; check the address.")
 
@@ -194,8 +192,7 @@ class Site:
 
     async def _send(self, request: Request, principal: str, protocol: Protocol, id: str) -> Reply:
         """Send a message into the running answer, in this or another process."""
-        body = await request.body(self.runs.caps.body_bytes, self.runs.caps.send)
-        message, when = parse_sent(protocol, read_object(body))
+        message, when = parse_sent(protocol, await self._config.body(request))
         key = conversation_key(principal, id)
         receipt = self.runs.send(key, message, when)
         if receipt is None and self._config.durable is not None:
@@ -223,7 +220,7 @@ class Site:
         # After the run that ended here, another process may have run another answer.
         other = run is None or (run.over and not last.startswith(f"{run.header.run}-"))
         if other and self._config.relay is not None:
-            run = await follow(self._config, self._index, principal, id)
+            run = await self._answers.follow(principal, id)
         if run is None:
             return Reply(status=204)
         start = start_of(run, last)
@@ -238,7 +235,6 @@ class Site:
         messages, pending = conversation.messages, conversation.pending
         client_calls = conversation.client_calls
         header = await self._running(principal, id)
-        running = header is not None
         if header is not None:
             messages = untold(protocol, header, messages)
             pending, client_calls = (), ()
@@ -251,10 +247,9 @@ class Site:
             ai_sdk_version=self._config.ai_sdk_version,
             approvals=self._config.approvals,
         )
-        reply: dict[str, Any] = {"messages": history, "running": running}
+        reply: dict[str, Any] = {"messages": history, "running": header is not None}
         if protocol != "ai-sdk":
-            own = [request.replace(conversation_id=id) for request in pending]
-            reply["pending"] = [plain(request) for request in own]
+            reply["pending"] = [plain(request.replace(conversation_id=id)) for request in pending]
             reply["clientCalls"] = [plain(call) for call in client_calls]
             reply["mayAnswer"] = self._config.approvals
         return json_reply(reply)
@@ -264,7 +259,7 @@ class Site:
         key = conversation_key(principal, id)
         live = self.runs.find(key)
         if live is not None:
-            return live.header if live.detached else None
+            return live.header if live.log.detached else None
         relay = self._config.relay
         return None if relay is None else await relay.running(key, principal)
 
@@ -276,7 +271,7 @@ class Site:
 
     async def _conversations(self, request: Request, principal: str, id: str) -> Reply:
         if not id:
-            _allow(request, "GET")
+            allow(request, "GET")
             return await self._routes.entries(request, principal)
         if request.method != "DELETE":
             return await self._routes.conversation(request, principal, id)
@@ -284,7 +279,7 @@ class Site:
         key = conversation_key(principal, id)
         runs_here = self.runs.find(key) is not None or key in self.runs.starts
         if runs_here or await self._running(principal, id) is not None:
-            raise Refused(409, "This conversation is busy with an answer; wait for it, or stop it.")
+            raise busy_with_answer()
         if self._config.durable is not None and await self._index.has(principal, id):
             await self._config.durable.forget(key)
         if not await self._index.forget(principal, id):
@@ -295,8 +290,3 @@ class Site:
         if self._config.relay is not None:
             await self._config.relay.forget(key)
         return Reply(status=204)
-
-
-def _allow(request: Request, method: str) -> None:
-    if request.method != method:
-        raise Refused(405, f"Use {method} here.", allow=method)

@@ -1,22 +1,29 @@
-"""Begin a run for a request: a message, answers to approvals, or a repeated question."""
+"""Begin a run for a request: a message, answers to approvals, or a repeated question.
+
+Answers to approvals may also come from outside the chat's own request; such a run has no reader at
+first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from secrets import token_hex
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, Unpack
 
 import msgspec
 
 from hookline import (
     Agent,
     ApprovalRequest,
+    Approve,
     ChatStream,
     Conversation,
     Deny,
     Run,
     Tool,
+    ToolFailure,
+    ToolResult,
     UserMessage,
 )
 from hookline.errors import (
@@ -30,6 +37,7 @@ from hookline.web._protocols.ag_ui.state import AgUiState, share
 from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion
 from hookline.web._protocols.incoming import Incoming, object_of, text_of
 from hookline.web._protocols.table import Protocol, last_calls, release_for
+from hookline.web._runs.options import ChatOptions
 from hookline.web._runs.registry import Runs, busy
 from hookline.web._runs.run import Live
 from hookline.web._runs.run_header import Header
@@ -54,7 +62,6 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
 
     agent: Any  # Agent: the type of its deps is up to the caller
     runs: Runs
-    protocol: Protocol
     on_disconnect: OnDisconnect = "cancel"
     ai_sdk_version: AiSdkVersion = 6
     edits: bool = True
@@ -75,6 +82,7 @@ def check_answers(incoming: Incoming, *, approvals: bool) -> None:
 
 def begin(
     opening: Opening,
+    protocol: Protocol,
     incoming: Incoming,
     *,
     key: str,
@@ -91,11 +99,11 @@ def begin(
     """
     opening.runs.check(key, principal)
     agent: Agent[Any] = opening.agent
-    options = {"release": release_for(agent, opening.protocol, opening.ai_sdk_version), **options}
+    options = {"release": release_for(agent, protocol, opening.ai_sdk_version), **options}
     client_tools = front_end_tools(agent, incoming.tools, opening.client_tools)
     if client_tools:
         options["tools"] = [*options.get("tools", ()), *client_tools]
-    if opening.protocol == "ag-ui":
+    if protocol == "ag-ui":
         options = share(options, incoming, opening.ag_ui_state, context=opening.ag_ui_context)
     denied: tuple[str, ...] = ()
     if conversation is None:
@@ -103,8 +111,7 @@ def begin(
     else:
         if conversation.busy:
             raise busy()
-        denied = denied_calls(incoming, conversation)
-        before, stream = _of_server(opening, incoming, conversation, principal, options)
+        before, denied, stream = _of_server(opening, incoming, conversation, principal, options)
     calls = {call.id for call in last_calls(before)}
     header = Header(
         run=run or token_hex(6),
@@ -192,16 +199,10 @@ def _tool(name: str, definition: dict[str, Any]) -> Tool[..., Any]:
         raise Refused(400, f"The tool {name[:64]!r} must have a valid name and schema.") from None
 
 
-def denied_calls(incoming: Incoming, conversation: Conversation) -> tuple[str, ...]:
-    """Return the calls that the user denies with this request."""
-    return tuple(
-        [
-            request.call.id
-            for request in conversation.pending
-            if request.id in incoming.answers
-            and isinstance(incoming.answers[request.id].decision, Deny)
-        ]
-    )
+def denied_calls(conversation: Conversation, answers: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the calls that the user denies with these answers."""
+    pending = conversation.pending
+    return tuple([item.call.id for item in pending if isinstance(answers.get(item.id), Deny)])
 
 
 def _nobody(request: ApprovalRequest, run: Run[Any]) -> Deny:
@@ -214,7 +215,8 @@ def _of_server(
     conversation: Conversation,
     principal: str,
     options: Options,
-) -> tuple[tuple[Any, ...], ChatStream]:
+) -> tuple[tuple[Any, ...], tuple[str, ...], ChatStream]:
+    """Return the messages before the run, the calls that the user denies, and the chat."""
     agent: Agent[Any] = opening.agent
     before = conversation.messages
     if incoming.answers or incoming.results:
@@ -223,7 +225,9 @@ def _of_server(
         results = {id: item for id, item in incoming.results.items() if id in client_ids}
         if not decisions and not results:
             raise Refused(409, "This call is not waiting for a result; load the messages again.")
-        return before, agent.resume_stream(conversation, {**decisions, **results}, **options)
+        denied = denied_calls(conversation, decisions)
+        stream = agent.resume_stream(conversation, {**decisions, **results}, **options)
+        return before, denied, stream
     message = incoming.message
     if incoming.regenerate:
         message = _replace_answer(conversation, incoming.message_id)
@@ -231,7 +235,7 @@ def _of_server(
     assert message is not None
     if message.id and any(item.id == message.id for item in before):
         raise Refused(409, "This message was already sent; load its answer instead.")
-    return before, agent.chat_stream(message, conversation=conversation, **options)
+    return before, (), agent.chat_stream(message, conversation=conversation, **options)
 
 
 def _replace_answer(conversation: Conversation, message_id: str | None) -> UserMessage:
@@ -244,3 +248,44 @@ def _replace_answer(conversation: Conversation, message_id: str | None) -> UserM
         raise Refused(
             409, "There is no such answer to regenerate; load the messages again."
         ) from None
+
+
+async def resume_detached(
+    agent: Agent[Any],
+    conversation: Conversation,
+    answers: Mapping[str, Approve | Deny | ToolResult | ToolFailure],
+    *,
+    runs: Runs,
+    principal: str = "",
+    **options: Unpack[ChatOptions],
+) -> None:
+    """Answer the pending approvals of a conversation, and let the run continue without a reader.
+
+    The `options` go to `agent.resume`. Pass the `deps` and `hooks` of the chat again, also those of
+    the functions `deps=` and `hooks=` of `app`. Returns as soon as the chat has begun. The user
+    reads the answer through `resume_response`, or from `app` with `runs=site.runs`. The run counts
+    as an answer of `principal`. Raises the errors that `resume` raises before anything runs, such
+    as ApprovalError and ConversationBusyError. Raises Refused if the conversation is busy, or
+    `runs` is full.
+    """
+    before = conversation.messages
+    denied = denied_calls(conversation, answers)
+    runs.check(conversation.id, principal)
+    stream = agent.resume_stream(conversation, dict(answers), **options)
+    header = Header(
+        run=token_hex(6),
+        chat_id=stream.chat_id,
+        principal=principal,
+        before=len(before),
+        resumed=True,
+        denied=denied,
+    )
+    live = runs.begin(
+        conversation.id,
+        stream,
+        header,
+        detached=True,
+        before=before,
+        scope_of=partial(scope_of_agent, agent),
+    )
+    await runs.until_begun(conversation.id, live)

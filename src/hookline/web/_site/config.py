@@ -2,43 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
+from inspect import isawaitable
+from typing import Any, Literal
 
 from hookline import Store
 from hookline.web._http.access import Guard
+from hookline.web._http.request_reply import Request
 from hookline.web._page.files import Page
-from hookline.web._protocols.ag_ui.state import AgUiState
-from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion
 from hookline.web._protocols.error_texts import DescribeError
-from hookline.web._runs.registry import Runs
-from hookline.web._site.begin import ChatHooks, ClientTools, Deps, OnBusy, OnDisconnect
+from hookline.web._protocols.incoming import read_object
+from hookline.web._site.begin import ChatHooks, Deps, OnBusy, Opening
 from hookline.web._site.durable import DurableChats
+from hookline.web._site.error_statuses import refused_for
 from hookline.web.relay import RedisRelay
 
 
-class SiteConfig(msgspec.Struct, frozen=True, kw_only=True):
+class SiteConfig(Opening, frozen=True, kw_only=True):
     """The options of `app`."""
 
-    agent: Any  # Agent: the type of its deps is up to the caller
     guard: Guard
-    runs: Runs
     store: Store
-    on_disconnect: OnDisconnect = "cancel"
     on_busy: OnBusy = "refuse"
-    ai_sdk_version: AiSdkVersion = 6
     deps: Deps | None = None
     hooks: ChatHooks | None = None
     describe_error: DescribeError | None = None
-    options: dict[str, Any] = {}
-    edits: bool = True
+    options: dict[str, Any]
     approvals: bool = True
     approvers: Any = None  # Approvers: the inbox imports this module
     policies: Any = None  # Policies, for the same reason
-    client_tools: ClientTools = ()
-    ag_ui_state: AgUiState | None = None
-    ag_ui_context: bool = False
     page: Page | None = None
     relay: RedisRelay | None = None
     durable: DurableChats | None = None
+
+    async def body(self, request: Request) -> dict[str, Any]:
+        """Read the JSON object in the body of a request."""
+        caps = self.runs.caps
+        return read_object(await request.body(caps.body_bytes, caps.send))
+
+    async def chat_option(
+        self, name: Literal["deps", "hooks"], request: Request, principal: str
+    ) -> Any:
+        """Call `deps=` or `hooks=` for a request; the log names the function if it raises."""
+        function = getattr(self, name)
+        if function is None:
+            return None
+        try:
+            value = function(request.scope, principal)
+            return await value if isawaitable(value) else value
+        except Exception as exc:
+            raise refused_for(exc, self.describe_error, what=f"{name}= raised") from exc

@@ -1,26 +1,24 @@
 """The conversations of each principal: list, open and delete them.
 
 A conversation is stored under a key that begins with its principal's quoted name, so no request can
-even name a conversation of somebody else. `open`, `load`, `list` and `delete` are used if the store
-has them. If a store cannot list, only the conversations that this process has seen are listed.
+even name a conversation of somebody else. The method `open` of a store is used if the store has it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from inspect import isawaitable, signature
-from typing import Any, Final
+from functools import partial
+from typing import Final
 from urllib.parse import unquote
 
 import msgspec
 
-from hookline import Conversation, HookDef, Store
+from hookline import Conversation, Store
 from hookline.errors import ConversationBusyError, UsageError
 from hookline.web._http.refused import Refused
 from hookline.web._runs.run import DEFAULT_CAPS
 from hookline.web._runs.store_keys import NAME, prefix_of
-from hookline.web._runs.titles import titling
 
 TITLES: Final = 1000  # most titles to remember for one principal
 PRINCIPALS: Final = 1000  # most principals whose titles are remembered
@@ -50,6 +48,11 @@ def read_conversation_key(key: str) -> tuple[str, str]:
     return principal, id
 
 
+def busy_with_answer() -> Refused:
+    """Build the refusal to change or delete a conversation while an answer runs."""
+    return Refused(409, "This conversation is busy with an answer; wait for it, or stop it.")
+
+
 class Entry(msgspec.Struct, kw_only=True):
     """One line of the list. `updated` is in seconds since the epoch."""
 
@@ -70,7 +73,7 @@ class Index:
         *,
         limit: int = DEFAULT_CAPS.conversations_per_principal,
     ) -> None:
-        self._store: Any = store
+        self._store = store
         self._active = active
         self._limit = limit
         self._entries: dict[str, dict[str, Entry]] = {}
@@ -80,29 +83,15 @@ class Index:
 
         Raises Refused if it is new and the principal already has too many.
         """
-        how: Any = getattr(self._store, "open", None)
-        key = conversation_key(principal, id)
-        if how is not None:
-            conversation: Conversation = await how(key)
-        else:
-            makes: Any = Conversation
-            conversation = await makes.open(self._store, key)
+        how = getattr(self._store, "open", None) or partial(Conversation.open, self._store)
+        conversation: Conversation = await how(conversation_key(principal, id))
         if not conversation.messages and id not in self._entries.get(principal, {}):
             await self.check_room(principal)
         return conversation
 
     async def check_room(self, principal: str) -> None:
         """Raise Refused if the principal may not begin another conversation."""
-        listing = getattr(self._store, "list", None)
-        if (
-            listing is not None
-            and {"prefix", "limit", "offset"} <= signature(listing).parameters.keys()
-        ):
-            last = await listing(prefix=prefix_of(principal), limit=1, offset=self._limit - 1)
-            full = bool(last)
-        else:  # such a store cannot count them
-            full = len(self._entries.get(principal, {})) >= self._limit
-        if full:
+        if await self._store.list(prefix=prefix_of(principal), limit=1, offset=self._limit - 1):
             raise Refused(
                 429, "You have too many conversations; delete one before you begin another."
             )
@@ -120,25 +109,11 @@ class Index:
         while len(mine) > TITLES:
             del mine[next(iter(mine))]
 
-    def titling(self, principal: str, id: str) -> HookDef:
-        """Return the hook that gives the conversation its title, in the store and in the list."""
-
-        def on_title(title: str) -> None:
-            entry = self._entries.get(principal, {}).get(id)
-            if entry is not None:
-                entry.title = title
-
-        return titling(on_title)
-
     async def has(self, principal: str, id: str) -> bool:
         """Return whether a conversation with that id exists."""
         if id in self._entries.get(principal, {}):
             return True
-        load = getattr(self._store, "load", None)
-        if load is not None:
-            return await load(conversation_key(principal, id)) is not None
-        entries, _ = await self._list(principal)
-        return any(entry.id == id for entry in entries)
+        return await self._store.load(conversation_key(principal, id)) is not None
 
     async def entries(self, principal: str) -> list[Entry]:
         """List the conversations, the latest first."""
@@ -158,44 +133,33 @@ class Index:
 
     def title(self, principal: str, id: str, title: str) -> None:
         """Change a conversation's title."""
-        mine = self._entries.setdefault(principal, {})
-        entry = mine.get(id)
-        if entry is None and hasattr(self._store, "list"):
-            return  # the store lists it
-        if entry is None:
-            entry = mine[id] = Entry(id=id, updated=time.time())
-        entry.title = title
+        entry = self._entries.get(principal, {}).get(id)
+        if entry is not None:  # else the store lists it
+            entry.title = title
 
     async def search(self, principal: str, words: str) -> list[Entry]:
         """Search the titles and messages of the latest conversations."""
         needle = words.casefold()
         matches: list[Entry] = []
-        load = getattr(self._store, "load", None)
         for entry in (await self.entries(principal))[:SEARCHED]:
             if needle in entry.title.casefold():
                 matches.append(entry)
                 continue
-            conversation = (
-                None if load is None else await load(conversation_key(principal, entry.id))
-            )
-            if conversation is not None and any(
-                needle in getattr(message, "text", "").casefold()
-                for message in conversation.messages
+            stored = await self._store.load(conversation_key(principal, entry.id))
+            if stored is not None and any(
+                needle in getattr(message, "text", "").casefold() for message in stored.messages
             ):
                 matches.append(entry)
         return matches
 
     async def forget(self, principal: str, id: str) -> bool:
-        """Delete a conversation, also in the store if the store can delete."""
+        """Delete a conversation; returns False if it does not exist."""
         exists = await self.has(principal, id)
-        delete = getattr(self._store, "delete", None)
-        if exists and delete is not None:
+        if exists:
             try:
-                await _value_of(delete(conversation_key(principal, id)))
+                await self._store.delete(conversation_key(principal, id))
             except ConversationBusyError:
-                raise Refused(
-                    409, "This conversation is busy with an answer; wait for it, or stop it."
-                ) from None
+                raise busy_with_answer() from None
         self._entries.get(principal, {}).pop(id, None)
         return exists
 
@@ -203,37 +167,16 @@ class Index:
         """Read the list of the store, which includes conversations of other processes; also return
         whether the whole list was read.
         """
-        listing = getattr(self._store, "list", None)
-        if listing is None:
-            return [], False
         prefix = prefix_of(principal)
-        parameters = signature(listing).parameters
-        paged = "offset" in parameters
-        # Stores of your own may have an older form of `list`, which knows no prefix.
-        selection = {"prefix": prefix} if "prefix" in parameters else {}
         out: dict[str, Entry] = {}  # a conversation that moves may be on two pages
         offset = 0
-        whole = not paged
-        for _ in range(PAGES if paged else 1):
-            page: Any = await _value_of(
-                listing(**selection, offset=offset) if paged else listing(**selection)
-            )
+        for _ in range(PAGES):
+            page = await self._store.list(prefix=prefix, offset=offset)
+            if not page:
+                return list(out.values()), True
             offset += len(page)
             for item in page:
-                key = str(getattr(item, "id", item))
-                if key.startswith(prefix):
-                    meta: Any = getattr(item, "meta", {})
-                    entry = Entry(
-                        id=key.removeprefix(prefix),
-                        title=str(meta.get("title", "")),
-                        updated=float(getattr(item, "updated", 0.0)),
-                    )
-                    out.setdefault(entry.id, entry)
-            if not page:
-                whole = True
-                break
-        return list(out.values()), whole
-
-
-async def _value_of(value: Any) -> Any:
-    return await value if isawaitable(value) else value
+                if item.id.startswith(prefix):
+                    id, title = item.id.removeprefix(prefix), str(item.meta.get("title", ""))
+                    out.setdefault(id, Entry(id=id, title=title, updated=item.updated))
+        return list(out.values()), False

@@ -7,7 +7,7 @@ for an approval, its run has ended there; the answer to the approval begins the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from secrets import token_hex
@@ -22,6 +22,7 @@ from hookline.web._protocols.incoming import Incoming
 from hookline.web._runs.run import Receipt, When
 from hookline.web._runs.run_header import Header
 from hookline.web._site.begin import denied_calls
+from hookline.web._site.conversations import busy_with_answer
 from hookline.web.relay import RedisRelay
 
 BY_USER: Final = "stopped by the user"
@@ -106,23 +107,6 @@ def _check(incoming: Incoming, waits: str | None, *, has_answers: bool) -> None:
         raise Refused(409, "This conversation waits for an approval; answer it, or stop the chat.")
 
 
-async def _sent(
-    send: Callable[[], Awaitable[Any]], is_ending: Callable[[], Awaitable[bool]]
-) -> Any:
-    """Send a message. While the chat is ending, send it again to learn what became of it.
-
-    The streams of a chat that is ending may have no event for the message. Raises Refused (503) if
-    the end takes longer than a second.
-    """
-    for pause in (0.05, 0.1, 0.25, 0.6):
-        sent = await send()
-        if sent.status != "queued" or not await is_ending():
-            return sent
-        await asyncio.sleep(pause)
-    text = "The answer is about to end; send this again to learn if it was taken."
-    raise Refused(503, text, retry_after="1")
-
-
 class DurableChats:
     """Forwards the requests of an application to its durable workers."""
 
@@ -157,7 +141,7 @@ class DurableChats:
             principal=principal,
             before=len(conversation.messages),
             resumed=waits is not None,
-            denied=denied_calls(incoming, conversation),
+            denied=denied_calls(conversation, decisions),
             message_id=incoming.message_id,
             run_id=incoming.run_id,
             modern=incoming.modern,
@@ -227,29 +211,30 @@ class DurableChats:
         """Send a message into the chat that runs or waits in a conversation; None without one.
 
         The engine also knows what has become of a message that was sent before the chat ended.
+        Raises Refused (503) if the end of the chat takes longer than a second.
         """
         earlier = find_sent(conversation.messages, message.id)
         if earlier is not None:
             return Receipt(id=earlier)
         header = await self._relay.last(conversation.id, principal)
-        waits = waiting_on(conversation)
-        chat_id = waits or (None if header is None else header.chat_id)
+        chat_id = waiting_on(conversation) or (None if header is None else header.chat_id)
         if chat_id is None:
             return None
         message = message.replace(id=message.id or token_hex(10))
 
-        async def send() -> Any:
-            if when == "interrupt":
-                return await self._engine.send(chat_id, Interrupt(message))
-            return await self._engine.send(chat_id, message, when=when)
-
-        async def is_ending() -> bool:
-            if await self._relay.ends(conversation.id):
-                return True
-            return waits is None and not await self._relay.running(conversation.id, principal)
-
+        item = Interrupt(message) if when == "interrupt" else message
+        moment: Literal["next", "idle"] = "next" if when == "interrupt" else when
         try:
-            sent = await _sent(send, is_ending)
+            # The streams of a chat that is ending may have no event for the message: send it again
+            # to learn what became of it.
+            for pause in (0.05, 0.1, 0.25, 0.6):
+                sent = await self._engine.send(chat_id, item, when=moment)
+                if sent.status != "queued" or not await self._ends(conversation, principal):
+                    break
+                await asyncio.sleep(pause)
+            else:
+                text = "The answer is about to end; send this again to learn if it was taken."
+                raise Refused(503, text, retry_after="1")
         except UsageError:  # the engine has deleted the chat, has not got it yet, or takes none
             return None
         except StoreError:
@@ -259,6 +244,13 @@ class DurableChats:
             raise Refused(409, "It is not known if this was delivered; load the messages.")
         refused = sent.reason if sent.status == "returned" else None
         return Receipt(id=sent.message.id, refused=refused)
+
+    async def _ends(self, conversation: Conversation, principal: str) -> bool:
+        """Whether the chat of a conversation is ending, or has ended without a question."""
+        if await self._relay.ends(conversation.id):
+            return True
+        waits = waiting_on(conversation) is not None
+        return not waits and not await self._relay.running(conversation.id, principal)
 
     async def forget(self, key: str) -> None:
         """Delete the chats of a conversation from the engine. Raises Refused while one is open."""
@@ -271,7 +263,7 @@ class DurableChats:
         except StoreError:
             text = "The workers are not available; try again later."
             raise Refused(503, text, retry_after="5") from None
-        raise Refused(409, "This conversation is busy with an answer; wait for it, or stop it.")
+        raise busy_with_answer()
 
     async def _has_open(self, key: str) -> bool:
         for state in ("queued", "running", "waiting"):

@@ -17,12 +17,12 @@ from hookline.errors import UsageError
 from hookline.web._http.refused import Refused
 from hookline.web._http.request_reply import Reply, Request, json_reply
 from hookline.web._http.sse import plain
-from hookline.web._protocols.incoming import Incoming, decision_of, read_object, text_of
+from hookline.web._protocols.incoming import Incoming, decision_of, text_of
 from hookline.web._site.answers.answer import Answers
 from hookline.web._site.answers.queued import AnswerRequest
+from hookline.web._site.begin import resume_detached
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Index, read_conversation_key
-from hookline.web._site.outside_approvals import resume_detached
 
 Approvers: TypeAlias = Callable[[str, ApprovalRequest, str], bool | Awaitable[bool]]
 """Decides whether a principal may answer a request of the principal who is the last argument."""
@@ -50,8 +50,7 @@ class Inbox:
 
     async def post(self, http: Request, principal: str) -> Reply:
         """Answer one request; its chat continues without a reader."""
-        caps = self._config.runs.caps
-        body = read_object(await http.body(caps.body_bytes, caps.send))
+        body = await self._config.body(http)
         id, note = text_of(body.get("id"), "id"), body.get("note")
         decision = decision_of(body.get("approved"), body.get("reason"), body.get("arguments"))
         entries = await self._entries_for(principal)

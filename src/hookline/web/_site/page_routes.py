@@ -21,7 +21,7 @@ from hookline.web._http.request_reply import Reply, Request, json_reply
 from hookline.web._page.files import Page
 from hookline.web._page.markdown_parser import MarkdownParser
 from hookline.web._page.timeline_store import Timelines
-from hookline.web._protocols.incoming import id_of, read_object, text_of
+from hookline.web._protocols.incoming import id_of, text_of
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Index, conversation_key
 
@@ -30,27 +30,20 @@ class PageRoutes:
     """The routes of the page, with its timelines and the parser of its Markdown."""
 
     def __init__(self, config: SiteConfig, index: Index) -> None:
-        self._agent: Agent[Any] = config.agent
-        self._store = config.store
+        self._config = config
         self._index = index
-        self._caps = config.runs.caps
-        self._edits = config.edits
-        self._approvals = config.approvals
-        self._inbox = config.approvers is not None
-        self._policies = config.policies is not None
-        self._runs = config.runs
-        page = self._page = config.page
-        price = None if page is None else page.price
+        price = None if config.page is None else config.page.price
         self.timelines = Timelines(config.store, describe_error=config.describe_error, price=price)
         """The timelines of all conversations, if the page is on."""
         self.markdown = MarkdownParser()
 
     async def answer(self, request: Request, principal: str, rest: str) -> Reply:
         """Answer a request of the page."""
-        if self._page is None:
+        page = self._config.page
+        if page is None:
             raise Refused(404, "There is nothing here; check the address.")
         if rest == "about":
-            return json_reply(self._about(self._page))
+            return json_reply(self._about(page))
         if rest == "markdown":
             return await self._markdown(request, principal)
         id, _, what = rest.rpartition("/")
@@ -64,7 +57,8 @@ class PageRoutes:
         raise Refused(404, "There is nothing here; check the address.")
 
     def _about(self, page: Page) -> dict[str, Any]:
-        agent = self._agent
+        config = self._config
+        agent: Agent[Any] = config.agent
         return {
             "name": agent.name,
             "model": model_name(agent.model),
@@ -73,16 +67,15 @@ class PageRoutes:
             "starters": page.starters,
             "details": page.details,
             "currency": page.currency,
-            "edits": self._edits,
-            "approvals": self._approvals,
-            "inbox": self._inbox,
-            "policies": self._policies,
-            "most": self._caps.body_bytes,
+            "edits": config.edits,
+            "approvals": config.approvals,
+            "inbox": config.approvers is not None,
+            "policies": config.policies is not None,
+            "most": config.runs.caps.body_bytes,
         }
 
     async def _markdown(self, request: Request, principal: str) -> Reply:
-        data = await request.body(self._caps.body_bytes, self._caps.send)
-        texts = read_object(data).get("texts")
+        texts = (await self._config.body(request)).get("texts")
         if not isinstance(texts, list):
             raise Refused(400, "texts must be a list of strings.")
         strings = [text_of(text, "A text") for text in texts]  # pyright: ignore[reportUnknownVariableType]
@@ -90,8 +83,8 @@ class PageRoutes:
 
     async def _pending(self, principal: str, id: str) -> Reply:
         key = conversation_key(principal, id)
-        requests = await self._store.pending(key)
-        running = self._runs.find(key) is not None
+        requests = await self._config.store.pending(key)
+        running = self._config.runs.find(key) is not None
         return json_reply({"pending": [request.id for request in requests], "running": running})
 
     async def _timeline(self, principal: str, id: str) -> Reply:

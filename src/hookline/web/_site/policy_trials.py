@@ -20,8 +20,7 @@ from hookline import Agent
 from hookline.replay import Record, Verdict, records_of, replay
 from hookline.web._http.refused import Refused
 from hookline.web._http.request_reply import Reply, Request, json_reply
-from hookline.web._protocols.incoming import read_object, text_of
-from hookline.web._site.answers.remote import deps_of, hooks_of
+from hookline.web._protocols.incoming import text_of
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Entry, Index, conversation_key
 
@@ -51,8 +50,7 @@ class PolicyRoutes:
 
     async def post(self, http: Request, principal: str) -> Reply:
         """Replay the latest chats of the principal with a policy; return the verdicts."""
-        caps = self._config.runs.caps
-        body = read_object(await http.body(caps.body_bytes, caps.send))
+        body = await self._config.body(http)
         name = text_of(body.get("policy"), "policy")
         policies = await self._policies_of(principal)
         if name not in policies:
@@ -79,9 +77,9 @@ class PolicyRoutes:
         reply: dict[str, Any] = {"policy": name, "chats": len(chats), "more": more}
         if not chats:
             return json_reply({**reply, "differ": 0, "counts": {}, "verdicts": [], "inexact": {}})
-        deps = await deps_of(self._config, http, principal)
+        deps = await self._config.chat_option("deps", http, principal)
         agent: Agent[Any] = self._config.agent
-        chat_hooks = await hooks_of(self._config, http, principal)
+        chat_hooks = await self._config.chat_option("hooks", http, principal)
         if chat_hooks is not None:
             more_hooks: Any = SimpleNamespace(hooks=chat_hooks)  # of any form that a chat takes
             agent = agent.twin(hooks=[more_hooks])

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from hookline.errors import RemoteChatError
 from hookline.events import ErrorInfo, read_event
 from hookline.web._runs.backlog import Item
 from hookline.web._runs.fired_hooks import HookFired
@@ -47,6 +48,9 @@ def end_of(error: BaseException | None) -> bytes:
     return DONE if error is None else msgspec.json.encode(ErrorInfo.of(error))
 
 
-def error_of(data: bytes) -> ErrorInfo | None:
+def error_of(data: bytes, chat_id: str) -> RemoteChatError | None:
     """Decode the error that a run ended with, if any."""
-    return None if data in (DONE, WAITS) else _error.decode(data)
+    if data in (DONE, WAITS):
+        return None
+    error = _error.decode(data)
+    return RemoteChatError(chat_id, error.type, error.message)

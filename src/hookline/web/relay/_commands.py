@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Generator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
 from secrets import token_hex
 from typing import Any, Final
 
@@ -12,17 +14,21 @@ import msgspec
 
 from hookline.errors import StoreError
 from hookline.web._http.refused import Refused
+from hookline.web._runs.registry import busy
 from hookline.web._runs.run_header import Header
 from hookline.web.relay._redis import (
+    CLAIM,
     CLOSE,
     DURABLE,
     MISSING,
     OVER,
+    RELEASE,
+    RENEW,
+    SAY,
     TAKE,
     Names,
     connect,
     outages,
-    refusals,
 )
 
 logger = logging.getLogger("hookline.web")
@@ -63,14 +69,10 @@ class Link:
             TimeoutError,
             StoreError,
             *self.outages,
-            *refusals(),
+            import_module("redis.exceptions").ResponseError,  # Redis refuses a command
         )
         """The exceptions for which a durable chat continues without being shown."""
         self.commands = connect(url)
-        self._take = self.commands.register_script(TAKE)
-        self._missing_runs = self.commands.register_script(MISSING)
-        self._over = self.commands.register_script(OVER)
-        self._close = self.commands.register_script(CLOSE)
         self._sending: set[asyncio.Task[None]] = set()
 
     def later(self, what: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
@@ -91,10 +93,14 @@ class Link:
         """Log that Redis is not reachable, and continue."""
         logger.warning("the relay's Redis is not reachable: %s", type(exc).__name__)
 
-    def refusal(self) -> Refused:
-        """Build the refusal of a request that needs Redis while it is not reachable."""
-        text = "The relay between the servers is not available; try again later."
-        return Refused(503, text, retry_after="5")
+    @contextmanager
+    def refusing(self) -> Generator[None]:
+        """Refuse the request that needs Redis here, if Redis is not reachable."""
+        try:
+            yield
+        except self.outages:
+            text = "The relay between the servers is not available; try again later."
+            raise Refused(503, text, retry_after="5") from None
 
     async def beat(self) -> None:
         """Renew the key that marks this process as alive."""
@@ -111,7 +117,7 @@ class Link:
         """Which of these runs, each after its key, were replaced or have lost their process."""
         keys = [self.names.run(key) for key, _ in runs]
         args = [self.names.worker_prefix, *(run for _, run in runs)]
-        numbers: list[int] = await self._missing_runs(keys=keys, args=args)
+        numbers: list[int] = await self.commands.eval(MISSING, len(keys), *keys, *args)
         return numbers
 
     async def state(self, key: str) -> State | None:
@@ -136,6 +142,27 @@ class Link:
         )
         return None if worker is None or header is not None else (worker.decode(), run.decode())
 
+    async def claim(self, key: str, run: str, worker: str) -> None:
+        """Claim a conversation for a run, until the run begins; raises Refused if it is taken."""
+        args = [self.names.worker_prefix, run, worker, int(self.lease * 1000)]
+        with self.refusing():
+            free = await self.commands.eval(CLAIM, 1, self.names.run(key), *args)
+        if not free:
+            raise busy()
+
+    async def renew(self, key: str, run: str) -> None:
+        """Keep a claim from expiring."""
+        await self.commands.eval(RENEW, 1, self.names.run(key), run, int(self.lease * 1000))
+
+    async def release(self, key: str, run: str) -> None:
+        """Undo a claim whose run did not begin."""
+        await self.commands.eval(RELEASE, 1, self.names.run(key), run)
+
+    async def say(self, key: str, header: Header, worker: str) -> None:
+        """Publish the header of a conversation's run, unless another run has replaced it."""
+        args = [header.run, worker, header.to_share(), self.ttl]
+        await self.commands.eval(SAY, 1, self.names.run(key), *args)
+
     async def take(
         self, key: str, header: Header, life: int, event_names: bytes, *, ends: bool
     ) -> bool:
@@ -146,7 +173,8 @@ class Link:
         names = self.names
         args = [names.worker_prefix, header.run, header.to_share(), life, self.ttl, event_names]
         args.append(int(ends))
-        return bool(await self._take(keys=[names.run(key), names.log(key, header.run)], args=args))
+        keys = [names.run(key), names.log(key, header.run)]
+        return bool(await self.commands.eval(TAKE, 2, *keys, *args))
 
     async def rest(self, key: str, chat_id: str, seq: int) -> None:
         """Keep the number of the last event before a durable chat waits for an answer."""
@@ -157,12 +185,12 @@ class Link:
 
     async def over(self, key: str, run: str, life: int) -> None:
         """Mark a run as over, unless a later life has it."""
-        await self._over(keys=[self.names.run(key)], args=[run, life])
+        await self.commands.eval(OVER, 1, self.names.run(key), run, life)
 
     async def close(self, key: str, chat_id: str, life: int | None = None) -> None:
         """End the run of a durable chat that is over; `life`: not if a later life writes to it."""
         args = [self.names.log(key, ""), chat_id, "" if life is None else life, self.ttl]
-        await self._close(keys=[self.names.run(key)], args=args)
+        await self.commands.eval(CLOSE, 1, self.names.run(key), *args)
 
     async def aclose(self) -> None:
         """Cancel pending commands, and disconnect."""

@@ -70,7 +70,7 @@ class ProcessInbox:
     async def _ask(self, note: ProcessMessage) -> ProcessMessage | None:
         """Send a note to the process of a conversation's run; None if nobody has carried it out."""
         link = self._link
-        try:
+        with link.refusing():
             owner = await self._owner(note.key, note.principal)
             if owner is None or not await link.lives(owner[0]):
                 return None
@@ -86,8 +86,6 @@ class ProcessInbox:
                 await asyncio.wait([answer], timeout=link.lease)
             finally:
                 del self._waiting[token]
-        except link.outages:
-            raise link.refusal() from None
         if not answer.done():
             raise Refused(
                 503, "It is not known whether this was done; load the messages, or try again."
@@ -122,10 +120,7 @@ class ProcessInbox:
 
     def wake(self) -> None:
         """Wake the feed, so that it looks again at the streams that it follows."""
-        self._link.later(self._wake())
-
-    async def _wake(self) -> None:
-        await self._send(self._link.worker, ProcessMessage(act="wake"))
+        self._link.later(self._send(self._link.worker, ProcessMessage(act="wake")))
 
     def take(self, id: bytes, fields: dict[bytes, bytes]) -> None:
         """Handle an incoming note."""

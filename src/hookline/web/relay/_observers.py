@@ -115,7 +115,10 @@ class Observer:
             raise UsageError(f"since={since!r} must be 'start' or 'now'")
         if lease < 0.2:
             raise UsageError(f"lease={lease!r} must be at least 0.2 seconds")
-        self._url, self._names, self._name = url, names, name
+        self._url, self._names = url, names
+        self._members = names.members(name)
+        self._readers = names.readers(name)
+        self._offsets = f"{self._members}:places"
         self._types, self._start_at = types, since
         self._lease = lease
         self._id = token_hex(8)
@@ -131,9 +134,6 @@ class Observer:
         self._places.clear()
         self._busy = None
         self._commands, self._reading = connect(self._url), connect(self._url)
-        self._tend_script = self._commands.register_script(TEND)
-        self._acknowledge_script = self._commands.register_script(ACKNOWLEDGE)
-        self._leave_script = self._commands.register_script(LEAVE)
         try:
             await self._tend()
         except Exception as exc:
@@ -147,8 +147,8 @@ class Observer:
             self._tending.cancel()
             await asyncio.gather(self._tending, return_exceptions=True)
         try:
-            args = [self._id, PARTITIONS, self._names.reader(self._name, 0)[:-1]]
-            await self._leave_script(keys=[self._names.members(self._name)], args=args)
+            args = [self._id, PARTITIONS, self._readers]
+            await self._commands.eval(LEAVE, 1, self._members, *args)
         except self._outages:
             pass  # the partitions are free once the lease has expired
         await self._commands.aclose()
@@ -199,16 +199,11 @@ class Observer:
         if self._busy is None:
             return
         partition, id, _ = self._busy
-        keys = [self._names.reader(self._name, partition), self._offsets]
-        if not await self._acknowledge_script(keys=keys, args=[self._id, partition, id]):
-            self._places.pop(
-                partition, None
-            )  # we were too slow: another member has the partition, and repeats the event
+        keys = [f"{self._readers}{partition}", self._offsets]
+        if not await self._commands.eval(ACKNOWLEDGE, 2, *keys, self._id, partition, id):
+            # We were too slow: another member has the partition, and repeats the event.
+            self._places.pop(partition, None)
         self._busy = None
-
-    @property
-    def _offsets(self) -> str:
-        return f"{self._names.members(self._name)}:places"
 
     async def _read(self) -> None:
         """Wait for events in this member's partitions."""
@@ -220,7 +215,8 @@ class Observer:
             await asyncio.sleep(self._lease / 10)
             return
         streams = {stream: place for stream, (_, place) in partitions.items()}
-        got = await self._reading.xread(streams, count=COUNT, block=min(BLOCK, self._block))
+        block = min(BLOCK, int(self._lease * 1000 / 4))
+        got = await self._reading.xread(streams, count=COUNT, block=block)
         for name, entries in streams_of(got):
             partition, place = partitions[name.decode()]
             if self._places.get(partition) != place:
@@ -228,10 +224,6 @@ class Observer:
             for id, fields in entries:
                 self._places[partition] = id
                 self._queue.append((partition, id, fields))
-
-    @property
-    def _block(self) -> int:
-        return int(self._lease * 1000 / 4)
 
     async def _keep(self) -> None:
         while True:
@@ -244,9 +236,8 @@ class Observer:
     async def _tend(self) -> None:
         """Keep this member's partitions, and take free ones."""
         busy = "" if self._busy is None else str(self._busy[0])
-        prefix = self._names.reader(self._name, 0)[:-1]
-        args = [self._id, int(self._lease * 1000), PARTITIONS, busy, prefix]
-        mine = await self._tend_script(keys=[self._names.members(self._name)], args=args)
+        args = [self._id, int(self._lease * 1000), PARTITIONS, busy, self._readers]
+        mine = await self._commands.eval(TEND, 1, self._members, *args)
         for partition in set(self._places) - set(mine):
             del self._places[partition]
         if any(number not in self._places for number in mine):

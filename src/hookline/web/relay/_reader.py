@@ -18,6 +18,7 @@ Take = Callable[[bytes, Fields], None]  # an entry: its id, its fields
 
 BLOCK: Final = 2000  # milliseconds
 COUNT: Final = 1000  # entries of a stream at a time
+PAGE: Final = 500  # entries of a whole stream to read at a time
 PAUSE_PER_STREAM: Final = 50e-6  # seconds
 LONGEST_PAUSE: Final = 0.05
 
@@ -28,8 +29,8 @@ class Feed:
     def __init__(self, client: Any, wake: Callable[[], None]) -> None:
         self._client = client
         self._wake = wake
-        self._last: dict[str, bytes] = {}
-        self._takes: dict[bytes, tuple[str, Take]] = {}
+        self._last: dict[bytes, bytes] = {}
+        self._takes: dict[bytes, Take] = {}
         self._asking = False
         self._outages = outages()
 
@@ -38,15 +39,15 @@ class Feed:
 
     def follow(self, stream: str, after: bytes, take: Take) -> None:
         """Call `take` with each entry of a stream after this one."""
-        self._last[stream] = after
-        self._takes[stream.encode()] = (stream, take)
+        name = stream.encode()
+        self._last[name], self._takes[name] = after, take
         if self._asking:
             self._asking = False  # one wake-up is enough for all streams that join meanwhile
             self._wake()
 
     def leave(self, stream: str) -> None:
         """Stop following a stream."""
-        self._last.pop(stream, None)
+        self._last.pop(stream.encode(), None)
         self._takes.pop(stream.encode(), None)
 
     async def run(self) -> None:
@@ -62,15 +63,12 @@ class Feed:
             finally:
                 self._asking = False
             for name, entries in streams_of(got):
-                callback = self._takes.get(name)
-                if callback is None:
-                    continue
-                stream, take = callback
-                if self._last[stream] != positions.get(stream):
-                    continue  # the stream was left and followed anew while we waited
+                take = self._takes.get(name)
+                if take is None or self._last[name] != positions.get(name):
+                    continue  # the stream was left while we waited, and perhaps followed anew
                 for id, fields in entries:
-                    if stream in self._last:
-                        self._last[stream] = id
+                    if name in self._last:
+                        self._last[name] = id
                         take(id, fields)
             pause = min(LONGEST_PAUSE, len(positions) * PAUSE_PER_STREAM)
             if pause > 0.001:
@@ -81,3 +79,15 @@ def streams_of(got: Any) -> list[tuple[bytes, list[tuple[bytes, Fields]]]]:
     """Convert the reply of XREAD, in either version of the protocol, to streams with entries."""
     streams: Any = got.items() if hasattr(got, "items") else got or ()
     return [(name, pages[0] if isinstance(pages[0], list) else pages) for name, pages in streams]
+
+
+async def read_stream(client: Any, stream: str, take: Take) -> None:
+    """Call `take` with each entry that a stream has now."""
+    after = b"-"
+    while True:
+        page = await client.xrange(stream, min=after, count=PAGE)
+        for id, fields in page:
+            take(id, fields)
+        if len(page) < PAGE:
+            return
+        after = b"(" + page[-1][0]

@@ -133,8 +133,8 @@ class Names:
     def events(self, partition: int) -> str:
         return f"{self._prefix}told:{partition}"
 
-    def reader(self, name: str, partition: int) -> str:
-        return f"{self._prefix}seen:{name}:{partition}"
+    def readers(self, name: str) -> str:
+        return f"{self._prefix}seen:{name}:"
 
     def members(self, name: str) -> str:
         return f"{self._prefix}seen:{name}"
@@ -219,11 +219,6 @@ def outages() -> tuple[type[BaseException], ...]:
     silent = (errors.ConnectionError, errors.TimeoutError, errors.BusyLoadingError, OSError)
     unfit = (errors.OutOfMemoryError, errors.ReadOnlyError, errors.MasterDownError)
     return (*silent, *unfit)
-
-
-def refusals() -> tuple[type[BaseException], ...]:
-    """Return the exceptions raised if Redis refuses a command."""
-    return (import_module("redis.exceptions").ResponseError,)
 
 
 def unreachable(exc: BaseException) -> StoreError:

@@ -22,18 +22,17 @@ from hookline import Message, UserMessage
 from hookline.errors import UsageError
 from hookline.events import ChatEvent
 from hookline.runtimes import Journal
+from hookline.web._http.refused import Refused
 from hookline.web._runs.registry import Runs
 from hookline.web._runs.run import Live, Receipt, When
 from hookline.web._runs.run_header import Header
-from hookline.web.relay._claims import Claims
 from hookline.web.relay._commands import Link
 from hookline.web.relay._durable.chats import LifePublisher
 from hookline.web.relay._messages import ProcessInbox
 from hookline.web.relay._observers import Observer
 from hookline.web.relay._reader import Feed
-from hookline.web.relay._redis import DURABLE, SAY, Names, check_url, connect, unreachable
-from hookline.web.relay._remote.run import RemoteRun
-from hookline.web.relay._remote.runs import RemoteRuns
+from hookline.web.relay._redis import DURABLE, Names, check_url, connect, unreachable
+from hookline.web.relay._remote import RemoteRun, RemoteRuns
 from hookline.web.relay._writer import BATCH, OBSERVED, RunSink, Writer, partition_of
 
 logger = logging.getLogger("hookline.web")
@@ -78,12 +77,12 @@ class RedisRelay:
         self._opening = asyncio.Lock()
         self._open = False
         self._link: Link  # set once the relay is open
-        self._claims: Claims
         self._writer: Writer
         self._remote_runs: RemoteRuns
         self._inbox: ProcessInbox
         self._connections: list[Any] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._claims: dict[str, str] = {}  # the run that is to begin here, by key
         self._sinks: dict[str, RunSink] = {}  # the runs of this process, by key
         self._publishers: set[LifePublisher] = set()  # the durable chats that this process runs
         self._unsaid: list[LifePublisher] = []  # those whose end Redis has not been told
@@ -108,8 +107,6 @@ class RedisRelay:
             await link.aclose()
             raise unreachable(exc) from None
         self._runs = runs
-        self._claims = Claims(link)
-        self._say = link.commands.register_script(SAY)
         writing, reading = self._connections = [connect(self._url), connect(self._url)]
         self._writer = Writer(
             writing,
@@ -162,7 +159,8 @@ class RedisRelay:
             await asyncio.sleep(self._lease / 3)
             try:
                 await self._link.beat()
-                await self._claims.renew()
+                for key, run in list(self._claims.items()):
+                    await self._link.renew(key, run)  # `deps=` or `hooks=` may take longer
                 if loop.time() >= renewed_at + self._ttl / 3:
                     renewed_at = loop.time()
                     await self._say_all()
@@ -175,25 +173,23 @@ class RedisRelay:
 
     async def _say_all(self) -> None:
         for sink in list(self._sinks.values()):
-            await self._say_one(sink)
+            await self._link.say(sink.key, sink.header, self._link.worker)
             await self._link.commands.pexpire(sink.log, self._link.ttl)
         for publisher in list(self._publishers):
             await publisher.renew()
-
-    async def _say_one(self, sink: RunSink) -> None:
-        header = sink.header
-        args = [header.run, self._link.worker, header.to_share(), self._link.ttl]
-        await self._say(keys=[self._names.run(sink.key)], args=args)
 
     # ── runs of this process ────────────────────────────────────────────────────────────────
 
     async def claim(self, key: str, run: str) -> None:
         """Claim a conversation for this process; raises Refused if another run has claimed it."""
-        await self._claims.hold(key, run)
+        await self._link.claim(key, run, self._link.worker)
+        self._claims[key] = run
 
     def release(self, key: str, run: str) -> None:
         """Undo a claim whose run did not begin."""
-        self._claims.release(key, run)
+        if self._claims.get(key) == run:  # else another request holds the conversation
+            del self._claims[key]
+        self._link.later(self._link.release(key, run))
 
     async def tell(self, key: str, live: Live) -> None:
         """Publish the events of this run to the other processes, from the first event on."""
@@ -205,9 +201,9 @@ class RedisRelay:
 
     async def _say_first(self, sink: RunSink) -> None:
         try:
-            await self._say_one(sink)
+            await self._link.say(sink.key, sink.header, self._link.worker)
         finally:
-            self._claims.drop(sink.key)
+            self._claims.pop(sink.key, None)
 
     def _on_end(self, sink: RunSink) -> asyncio.Task[None] | None:
         if self._sinks.get(sink.key) is sink:
@@ -221,19 +217,14 @@ class RedisRelay:
 
     async def announce(self, key: str, header: Header) -> None:
         """Before a durable chat starts, claim and publish its run; raises what `claim` raises."""
-        await self._claims.take(key, header.run, DURABLE)
-        args = [header.run, DURABLE, header.to_share(), self._link.ttl]
-        try:
-            await self._say(keys=[self._names.run(key)], args=args)
-        except self._link.outages:
-            raise self._link.refusal() from None
+        await self._link.claim(key, header.run, DURABLE)
+        with self._link.refusing():
+            await self._link.say(key, header, DURABLE)
 
     async def close(self, key: str, chat_id: str) -> None:
         """End the run of a finished durable chat if the chat's worker could not end the run."""
-        try:
+        with self._link.refusing():
             await self._link.close(key, chat_id)
-        except self._link.outages:
-            raise self._link.refusal() from None
 
     @asynccontextmanager
     async def show(
@@ -270,19 +261,33 @@ class RedisRelay:
 
         Raises Refused (404) if the run belongs to another principal.
         """
-        return await self._remote_runs.find(key, principal)
+        with self._link.refusing():
+            state = await self._link.state(key)
+            if state is None:
+                return None
+            if state.header.principal != principal:
+                raise Refused(404, "There is no such conversation; choose one from the list.")
+            return await self._remote_runs.follow(key, state.header)
 
     async def running(self, key: str, principal: str) -> Header | None:
         """Return the header of a conversation's run in another process; None if no run exists."""
-        return await self._remote_runs.running(key, principal)
+        with self._link.refusing():
+            state = await self._link.state(key)
+            if state is None or state.over or state.header.principal != principal:
+                return None
+            return state.header if await self._link.lives(state.worker) else None
 
     async def ends(self, key: str) -> bool:
         """Whether a conversation's last run shows a durable chat that has decided its outcome."""
-        return await self._remote_runs.ends(key)
+        with self._link.refusing():
+            state = await self._link.state(key)
+        return state is not None and state.ends
 
     async def last(self, key: str, principal: str) -> Header | None:
         """Return the header of a conversation's last run, which may be over."""
-        return await self._remote_runs.last(key, principal)
+        with self._link.refusing():
+            state = await self._link.state(key)
+        return None if state is None or state.header.principal != principal else state.header
 
     async def stop(self, key: str, principal: str, reason: str) -> bool:
         """Stop the run of a conversation in another process; returns False if there is no run."""
@@ -300,7 +305,7 @@ class RedisRelay:
     async def forget(self, key: str) -> None:
         """Delete the runs of a conversation, and its events for remote observers."""
         redis, told = self._link.commands, self._names.events(partition_of(key))
-        try:
+        with self._link.refusing():
             logs = [log async for log in redis.scan_iter(self._names.logs(key), count=1000)]
             await redis.delete(self._names.run(key), *logs)
             after = "-"
@@ -309,8 +314,6 @@ class RedisRelay:
                 if ids:
                     await redis.xdel(told, *ids)
                 after = f"({entries[-1][0].decode()}"
-        except self._link.outages:
-            raise self._link.refusal() from None
 
     # ── remote observers ────────────────────────────────────────────────────────────────────
 

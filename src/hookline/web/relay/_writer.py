@@ -16,16 +16,9 @@ from binascii import crc32
 from collections.abc import Callable
 from typing import Any, Final
 
-from hookline.events import (
-    ApprovalRequested,
-    ChatAborted,
-    ChatDone,
-    ChatFailed,
-    ChatStarted,
-    ToolCallFinished,
-    ToolCallStarted,
-)
+from hookline.events import ApprovalRequested, ChatStarted, ToolCallFinished, ToolCallStarted
 from hookline.web._runs.backlog import Item, cost
+from hookline.web._runs.run import LAST
 from hookline.web._runs.run_header import Header
 from hookline.web.relay._codec import END, LINES, LOSS, end_of, line_of
 from hookline.web.relay._redis import OVER, Names, outages
@@ -36,10 +29,7 @@ BATCH: Final = 500  # most entries in a pipeline
 PAUSE: Final = 0.2  # seconds before the next attempt to reach Redis
 FREE_TIMEOUT: Final = 1.0  # most seconds that a response waits for its run to be marked as over
 PARTITIONS: Final = 16  # the number of partitions for remote observers
-OBSERVED: Final = (
-    *(ChatStarted, ChatDone, ChatAborted, ChatFailed),
-    *(ApprovalRequested, ToolCallStarted, ToolCallFinished),
-)
+OBSERVED: Final = (ChatStarted, *LAST, ApprovalRequested, ToolCallStarted, ToolCallFinished)
 
 
 def partition_of(key: str) -> int:
@@ -75,7 +65,8 @@ class RunSink:
         """Queue one item of the run."""
         if self.given_up:
             return
-        self._writer.add(self, number, line_of(at, item), cost(item))
+        self.number = number
+        self._writer.add(self, line_of(at, item), cost(item))
         if observed and isinstance(item, OBSERVED):
             self._writer.tell(self, item)
 
@@ -95,10 +86,10 @@ class _Entry:
 
     __slots__ = ("bytes", "end", "first", "lines", "over", "position", "sink")
 
-    def __init__(self, sink: RunSink, first: int, position: int) -> None:
+    def __init__(self, sink: RunSink, position: int) -> None:
         self.sink = sink
         self.position = position  # how many items were queued before this entry
-        self.first = first
+        self.first = sink.number
         self.lines: list[bytes] = []
         self.bytes = 0
         self.end: bytes | None = None
@@ -120,8 +111,6 @@ class Writer:
         back: Callable[[], object],
     ) -> None:
         self.names = names
-        self.given_up = 0
-        """The number of runs that were given up."""
         self._client = client
         self._ttl = int(ttl * 1000)
         self._max_entries = max_entries
@@ -138,15 +127,20 @@ class Writer:
 
     # ── what is to be written ───────────────────────────────────────────────────────────────
 
-    def add(self, sink: RunSink, number: int, line: bytes, size: int) -> None:
-        """Queue one line of a run."""
+    def _entry_of(self, sink: RunSink) -> _Entry:
+        """Return the entry of a run that waits to be written."""
         entry = self._waiting.get(sink)
         if entry is None:
-            entry = self._waiting[sink] = _Entry(sink, number, self._put)
+            entry = self._waiting[sink] = _Entry(sink, self._put)
+        return entry
+
+    def add(self, sink: RunSink, line: bytes, size: int) -> None:
+        """Queue one line of a run."""
+        entry = self._entry_of(sink)
         entry.lines.append(line)
         entry.bytes += size
         self._bytes += size
-        sink.number = number + 1
+        sink.number += 1
         self._put += 1
         self._go.set()
         if self._bytes > self._max_bytes:
@@ -154,9 +148,7 @@ class Writer:
 
     def end(self, sink: RunSink, how: bytes) -> None:
         """Queue the run's last entry."""
-        entry = self._waiting.get(sink)
-        if entry is None:
-            entry = self._waiting[sink] = _Entry(sink, sink.number, self._put)
+        entry = self._entry_of(sink)
         entry.end = LOSS if sink.given_up else how
         entry.over = True
         self._put += 1
@@ -187,14 +179,11 @@ class Writer:
 
     def give_up(self, sink: RunSink) -> None:
         """Drop the queued items of a run, and write only a mark of the loss."""
-        entry = self._waiting.get(sink)
-        if entry is None:
-            entry = self._waiting[sink] = _Entry(sink, sink.number, self._put)
+        entry = self._entry_of(sink)
         self._bytes -= entry.bytes
         entry.lines, entry.bytes, entry.end = [], 0, LOSS
         sink.given_up = True
         self._go.set()
-        self.given_up += 1
         logger.warning(
             "the relay's Redis is not reachable: a run lost events; its readers must reload"
         )
@@ -269,10 +258,7 @@ class Writer:
             pipe.eval(OVER, 1, self.names.run(sink.key), sink.header.run, sink.life)
 
     def _flushed(self) -> None:
-        remaining: list[tuple[int, asyncio.Future[None]]] = []
         for number, flushed in self._flushes:
-            if number > self._done:
-                remaining.append((number, flushed))
-            elif not flushed.done():
+            if number <= self._done and not flushed.done():
                 flushed.set_result(None)
-        self._flushes = remaining
+        self._flushes = [item for item in self._flushes if item[0] > self._done]

@@ -1,4 +1,4 @@
-"""Answer a request: at once, or after the answer that runs now."""
+"""Answer a request: at once, after the answer that runs now, or in a durable worker."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ from msgspec.structs import replace
 from hookline import Conversation
 from hookline.web._http.refused import Refused
 from hookline.web._http.request_reply import Request
-from hookline.web._protocols.incoming import read_object
-from hookline.web._protocols.table import Protocol, parse
-from hookline.web._runs.backlog import Run
+from hookline.web._protocols.table import Protocol, parse, release_for
 from hookline.web._runs.run import Live
-from hookline.web._site.answers.presence import Presence
+from hookline.web._runs.titles import titling
 from hookline.web._site.answers.queued import AnswerRequest, Queued
-from hookline.web._site.answers.remote import answer_remotely, deps_of, hooks_of
-from hookline.web._site.answers.streaming import Streaming
-from hookline.web._site.begin import Opening, Options, begin, check_answers
+from hookline.web._site.answers.streaming import Presence, Streaming
+from hookline.web._site.begin import Options, begin, check_answers, scope_of_agent
 from hookline.web._site.config import SiteConfig
-from hookline.web._site.conversations import Index
+from hookline.web._site.conversations import Index, conversation_key
 from hookline.web._site.error_statuses import not_begun
+from hookline.web.relay._remote import RemoteRun
 
 Answer: TypeAlias = Streaming | Queued
 
@@ -39,8 +37,7 @@ class Answers:
 
     async def ask(self, http: Request, principal: str, protocol: Protocol) -> Answer:
         config = self._config
-        body = await http.body(self._runs.caps.body_bytes, self._runs.caps.send)
-        incoming = parse(protocol, read_object(body))
+        incoming = parse(protocol, await config.body(http))
         incoming = replace(incoming, history=())  # the server stores the history
         check_answers(incoming, approvals=config.approvals)
         request = AnswerRequest(
@@ -55,9 +52,7 @@ class Answers:
             return await self._in_turn(request)
         self._runs.check(request.key, principal)
         if config.durable is not None:
-            return self.streaming(
-                await answer_remotely(config, self._index, request), protocol, request.id
-            )
+            return self.streaming(await self._ask_worker(request), protocol, request.id)
         if config.relay is None:
             return await self._stream(await self._begin(request), request)
         try:
@@ -74,10 +69,9 @@ class Answers:
         if not place.turn.done():
             return Queued(
                 place=place,
-                runs=self._runs,
+                config=self._config,
                 begin=partial(self._late, request),
                 request=request,
-                describe_error=self._config.describe_error,
             )
         try:
             live = await self._begin(request)
@@ -103,38 +97,31 @@ class Answers:
         return self.streaming(live, request.protocol, request.id)
 
     def streaming(
-        self, run: Run, protocol: Protocol, id: str, *, start: int = 0, replay: bool = False
+        self,
+        run: Live | RemoteRun,
+        protocol: Protocol,
+        id: str,
+        *,
+        start: int = 0,
+        replay: bool = False,
     ) -> Streaming:
         return Streaming(
             run=run,
             protocol=protocol,
             conversation_id=id,
-            caps=self._runs.caps,
-            ai_sdk_version=self._config.ai_sdk_version,
-            describe_error=self._config.describe_error,
-            approvals=self._config.approvals,
+            config=self._config,
+            presence=self._presence,
             start=start,
             replay=replay,
-            presence=self._presence,
         )
 
     async def _begin(self, request: AnswerRequest, *, queued: bool = False) -> Live:
         config, principal, incoming = self._config, request.principal, request.incoming
         preparing = self.prepare(request, queued=queued)
         conversation, options = await self._runs.starts.prepare(request.key, request.run, preparing)
-        opening = Opening(
-            agent=config.agent,
-            runs=self._runs,
-            protocol=request.protocol,
-            on_disconnect=config.on_disconnect,
-            ai_sdk_version=config.ai_sdk_version,
-            edits=config.edits,
-            client_tools=config.client_tools,
-            ag_ui_state=config.ag_ui_state,
-            ag_ui_context=config.ag_ui_context,
-        )
         live = begin(
-            opening,
+            config,
+            request.protocol,
             incoming,
             key=request.key,
             principal=principal,
@@ -159,13 +146,52 @@ class Answers:
             )
         options = dict(config.options)
         if config.deps is not None:
-            options["deps"] = await deps_of(config, request.http, request.principal)
+            options["deps"] = await config.chat_option("deps", request.http, principal)
         hooks: list[Any] = []
-        chat_hooks = await hooks_of(config, request.http, request.principal)
+        chat_hooks = await config.chat_option("hooks", request.http, principal)
         if chat_hooks is not None:
             hooks.append(SimpleNamespace(hooks=chat_hooks))  # a list cannot contain a dict of hooks
         if not conversation.meta.get("title"):
-            hooks.append(self._index.titling(principal, request.id))
+            hooks.append(titling(partial(self._index.title, principal, request.id)))
         if hooks:
             options["hooks"] = hooks
         return conversation, options
+
+    # ── runs of other processes ─────────────────────────────────────────────────────────────
+
+    async def follow(self, principal: str, id: str) -> RemoteRun | None:
+        """Return a conversation's last run in another process, ready to be shown."""
+        relay = self._config.relay
+        assert relay is not None
+        run = await relay.find(conversation_key(principal, id), principal)
+        if run is not None:
+            try:
+                conversation = await self._index.open(principal, id)
+            except BaseException:
+                run.log.unread()
+                raise
+            run.before = conversation.messages[: run.header.before]
+            run.scope_of = partial(scope_of_agent, self._config.agent)
+        return run
+
+    async def _ask_worker(self, request: AnswerRequest) -> RemoteRun:
+        """Let a durable worker answer, and follow its run. Raises Refused."""
+        config, principal = self._config, request.principal
+        assert config.durable is not None
+        preparing = self._prepare_for_worker(request)
+        conversation, deps = await self._runs.starts.prepare(request.key, request.run, preparing)
+        self._index.touch(principal, request.id, conversation)
+        options: dict[str, Any] = {
+            "deps": deps,
+            "release": release_for(config.agent, request.protocol, config.ai_sdk_version),
+            **config.options,
+        }
+        await config.durable.ask(request.incoming, conversation, principal, **options)
+        run = await self.follow(principal, request.id)
+        if run is None:
+            raise Refused(503, "The answer cannot be read now; load the messages again.")
+        return run
+
+    async def _prepare_for_worker(self, request: AnswerRequest) -> tuple[Conversation, Any]:
+        deps = await self._config.chat_option("deps", request.http, request.principal)
+        return await self._index.open(request.principal, request.id), deps

@@ -97,10 +97,8 @@ async def _put_entries(line: Line, log: Backlog, encoder: Encoder, entries: list
     try:
         for entry in entries:
             frames.append(_frame(log, encoder, entry))
-    except Lagged:
+    finally:
         await line.put(b"".join(frames))
-        raise
-    await line.put(b"".join(frames))
 
 
 class Line:
@@ -156,20 +154,20 @@ class Line:
     def _look(self) -> None:
         """Handle the timer: cancel a slow send, or wake the reader after a silence."""
         now, caps = self._loop.time(), self._caps
-        if self._sending is not None and now - self._sending >= caps.send:
-            self._late = True
-            if self._task is not None:
-                self._task.cancel()
-            return
         if self._sending is not None:
-            wait = min(self._sending + caps.send - now, caps.send)
+            wait = self._sending + caps.send - now
+            if wait <= 0:
+                self._late = True
+                if self._task is not None:
+                    self._task.cancel()
+                return
         elif now - self._last >= caps.keep_alive:
             self._due = True
             self._reader.wake()
             wait = caps.keep_alive
         else:
             wait = self._last + caps.keep_alive - now
-        self._timer = self._loop.call_later(max(0.0, min(wait, caps.send)), self._look)
+        self._timer = self._loop.call_later(min(wait, caps.send), self._look)
 
     def close(self) -> None:
         self._timer.cancel()

@@ -11,19 +11,16 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from hookline import Message
 from hookline.web._http.asgi import Headers, Receive, Send
 from hookline.web._http.request_reply import Request
-from hookline.web._protocols.error_texts import DescribeError
 from hookline.web._protocols.incoming import Incoming
 from hookline.web._protocols.table import Protocol, encoder_for
-from hookline.web._runs.backlog import Reader
-from hookline.web._runs.preparing import StoppedEarly
-from hookline.web._runs.queue import Place
-from hookline.web._runs.registry import Runs
+from hookline.web._runs.backlog import Reader, RunView
 from hookline.web._runs.run_header import Header
+from hookline.web._runs.starts import Place, StoppedEarly
 from hookline.web._site.answers.connection import Line, line_to
 from hookline.web._site.answers.streaming import Streaming, headers_of
+from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import conversation_key
 
 logger = logging.getLogger("hookline.web")
@@ -46,33 +43,24 @@ class AnswerRequest(msgspec.Struct, frozen=True, kw_only=True):
         return conversation_key(self.principal, self.id)
 
 
-class Unbegun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that has not begun, for an encoder that must end the response."""
-
-    header: Header
-    before: tuple[Message, ...] = ()
-    scope_of: Callable[[str], str | None] | None = None
-
-
 class Queued(msgspec.Struct, frozen=True, kw_only=True):
     """The response to a message in the queue."""
 
     place: Place
-    runs: Runs
+    config: SiteConfig
     request: AnswerRequest
     begin: Callable[[], Awaitable[Streaming]]
-    describe_error: DescribeError | None
 
     async def send(self, receive: Receive, send: Send, cors: Headers) -> None:
         """Wait for the turn, start the answer, and send it until it ends or the client leaves."""
-        reader = Reader()
+        reader, runs = Reader(), self.config.runs
         self.place.turn.add_done_callback(lambda _: reader.wake())
-        async with line_to(reader, self.runs.caps, receive, send) as line:
+        async with line_to(reader, runs.caps, receive, send) as line:
             try:
                 await line.open(headers_of(self.request.protocol, self.request.id, cors))
                 streaming = await self._turn(line, reader)
             finally:
-                self.runs.leave(self.place)
+                runs.leave(self.place)
             if streaming is not None:
                 streaming.run.log.read(streaming.start, reader)
                 await streaming.write(line, reader)
@@ -85,20 +73,19 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True):
                 return None
             await line.wait()
         why = turn.result()
-        if why is not None:
-            await line.put(self._ending(None, why), last=True)
-            return None
-        try:
-            return await self.begin()
-        except StoppedEarly as stopped:
-            await line.put(self._ending(None, stopped.reason), last=True)
-            return None
-        except Exception as exc:
-            logger.debug("a queued message was not answered", exc_info=exc)
-            await line.put(self._ending(exc), last=True)
-            return None
+        error: Exception | None = None
+        if why is None:
+            try:
+                return await self.begin()
+            except StoppedEarly as stopped:
+                why = stopped.reason
+            except Exception as exc:
+                logger.debug("a queued message was not answered", exc_info=exc)
+                error = exc
+        await line.put(self._ending(error, why), last=True)
+        return None
 
-    def _ending(self, error: Exception | None, reason: str | None = None) -> bytes:
+    def _ending(self, error: Exception | None, reason: str | None) -> bytes:
         """Encode the end of an answer that has not begun."""
         request, incoming = self.request, self.request.incoming
         header = Header(
@@ -110,8 +97,8 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True):
         )
         encoder, _ = encoder_for(
             request.protocol,
-            Unbegun(header=header),
+            RunView(header),
             conversation_id=request.id,
-            describe_error=self.describe_error,
+            describe_error=self.config.describe_error,
         )
         return encoder.end(error, reason)

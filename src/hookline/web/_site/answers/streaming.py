@@ -1,80 +1,123 @@
-"""A response that streams a run: where it begins for a client, and how it is sent."""
+"""A response that streams a run: where it begins for a client, how it is sent, and who reads it.
+
+`OnClientAttached` and `OnClientDetached` fire when clients start and stop to read an answer. An
+observer cannot delay an answer, and an exception in it cannot break one. Each visit of a client has
+a task of its own, in which the arrival is always reported before the departure.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+import logging
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 import msgspec
 
+from hookline import HookBus
 from hookline.web._http.asgi import Headers, Receive, Send
-from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion
-from hookline.web._protocols.error_texts import DescribeError
 from hookline.web._protocols.table import ENCODERS, Protocol, encoder_for
-from hookline.web._runs.backlog import Reader, Run
-from hookline.web._runs.hook_points import OnClientAttached
-from hookline.web._runs.run import Caps, Live
+from hookline.web._runs.backlog import Reader
+from hookline.web._runs.hook_points import OnClientAttached, OnClientDetached
+from hookline.web._runs.run import Live
 from hookline.web._site.answers.connection import Line, line_to, send_run
-from hookline.web._site.answers.presence import Leave, Presence
-from hookline.web.relay._remote.run import RemoteRun
+from hookline.web._site.config import SiteConfig
+from hookline.web.relay._remote import RemoteRun
 
 CONVERSATION: Final = "x-hookline-conversation"
+Departure: TypeAlias = asyncio.Future[tuple[int, bool]]  # remaining readers; received everything?
+
+logger = logging.getLogger("hookline.web")
+
+
+class Presence:
+    """The visits of a server's clients."""
+
+    def __init__(self, bus: HookBus[Any]) -> None:
+        self._bus = bus
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def enter(self, who: OnClientAttached) -> Departure:
+        """Note that a client has arrived; set the result of the future when it leaves."""
+        loop = asyncio.get_running_loop()
+        departure: Departure = loop.create_future()
+        task = loop.create_task(self._visit(who, departure), name="hookline.web visit")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return departure
+
+    async def _visit(self, who: OnClientAttached, departure: Departure) -> None:
+        await self._tell(who)
+        readers, finished = await departure
+        await self._tell(
+            OnClientDetached(
+                principal=who.principal,
+                conversation_id=who.conversation_id,
+                protocol=who.protocol,
+                readers=readers,
+                finished=finished,
+            )
+        )
+
+    async def _tell(self, ctx: OnClientAttached | OnClientDetached) -> None:
+        try:
+            await self._bus.notify(ctx)
+        except Exception as exc:
+            logger.error("a hook at %s raised %s", type(ctx).__name__, type(exc).__name__)
+            logger.debug("a hook at %s raised", type(ctx).__name__, exc_info=exc)
+
+    async def settle(self, seconds: float = 5.0) -> None:
+        """Wait until all departures are reported."""
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=seconds)
 
 
 class Streaming(msgspec.Struct, frozen=True, kw_only=True):
     """A run to be sent. `replay`: the client starts anew."""
 
-    run: Run
+    run: Live | RemoteRun
     protocol: Protocol
     conversation_id: str
-    caps: Caps
-    ai_sdk_version: AiSdkVersion = 6
-    describe_error: DescribeError | None = None
-    approvals: bool = True
+    config: SiteConfig
+    presence: Presence
+    """Reports the client's arrival and departure."""
     start: int = 0
     replay: bool = False
-    presence: Presence | None = None
-    """Reports the client's arrival and departure."""
 
     async def send(self, receive: Receive, send: Send, cors: Headers) -> None:
         """Send the run until it ends or the client leaves."""
         reader = self.run.log.read(self.start)
-        async with line_to(reader, self.caps, receive, send) as line:
+        async with line_to(reader, self.config.runs.caps, receive, send) as line:
             await line.open(headers_of(self.protocol, self.conversation_id, cors))
             await self.write(line, reader)
 
     async def write(self, line: Line, reader: Reader) -> None:
         """Send the run to a client that already has the response head."""
-        run = self.run
+        run, config = self.run, self.config
         encoder, prelude = encoder_for(
             self.protocol,
             run,
             conversation_id=self.conversation_id,
             replay=self.replay,
-            ai_sdk_version=self.ai_sdk_version,
-            describe_error=self.describe_error,
-            approvals=self.approvals,
+            ai_sdk_version=config.ai_sdk_version,
+            describe_error=config.describe_error,
+            approvals=config.approvals,
         )
-        leave = self._enter()
+        departure = self.presence.enter(
+            OnClientAttached(
+                principal=run.header.principal,
+                conversation_id=self.conversation_id,
+                protocol=self.protocol,
+                readers=len(run.log.readers),
+                replay=self.replay,
+            )
+        )
         try:
             await line.put(prelude)
             await send_run(line, run.log, reader, encoder)
         finally:
-            if leave is not None:
-                leave(len(run.log.readers - {reader}), encoder.complete)
-
-    def _enter(self) -> Leave | None:
-        if self.presence is None:
-            return None
-        return self.presence.enter(
-            OnClientAttached(
-                principal=self.run.header.principal,
-                conversation_id=self.conversation_id,
-                protocol=self.protocol,
-                readers=len(self.run.log.readers),
-                replay=self.replay,
-            )
-        )
+            if not departure.done():
+                departure.set_result((len(run.log.readers - {reader}), encoder.complete))
 
 
 def headers_of(protocol: Protocol, conversation_id: str, cors: Headers) -> Headers:
@@ -89,7 +132,7 @@ def start_of(run: Live | RemoteRun, last: str) -> int | None:
     """Return the number of the next entry for a client whose last frame was `last`; None if it has
     everything, or if the entry is no longer kept. The client then reloads the messages.
     """
-    if not run.detached:
+    if not run.log.detached:
         return None
     id, _, number = last.rpartition("-")
     log = run.log

@@ -38,7 +38,8 @@ from hookline.web._runs.run_header import Header
 from hookline.web._runs.titles import titling
 from hookline.web.relay._codec import END, LOSS, WAITS, end_of
 from hookline.web.relay._commands import Link
-from hookline.web.relay._durable.earlier_lives import OVER, name_of, principal_of, read_before
+from hookline.web.relay._durable.earlier_lives import OVER, Before, name_of, principal_of
+from hookline.web.relay._reader import read_stream
 from hookline.web.relay._writer import RunSink, Writer
 
 OF_ANSWER: Final = (TextDelta, ReasoningDelta, ToolCallDelta, ResponseReset)
@@ -63,7 +64,6 @@ class LifePublisher:
         self._key = key
         self._messages = messages  # of the stored conversation
         self._run: RunSink | None = None
-        self._number = 0  # the number of the run's next event
         self._start = 0.0
         self._names: set[str] = set()
         self._silent = False
@@ -110,9 +110,9 @@ class LifePublisher:
         run = await self._take(header)
         if run is None:
             return
-        log = self._link.names.log(self._key, header.run)
-        before = await read_before(self._link.commands, log)
-        self._number = run.number = len(before.events)
+        before = Before()
+        await read_stream(self._link.commands, run.log, before.take)
+        run.number = len(before.events)
         self._names |= before.names
         for event in before.events:
             self._note(event)
@@ -131,7 +131,7 @@ class LifePublisher:
                 await self._tell(event)
         self._note(event)
         self._last_seq = max(self._last_seq, event.seq)
-        self._wake()
+        self._more.set()
 
     def _is_new(self, event: ChatEvent) -> bool:
         """Whether no life has published the event before."""
@@ -167,7 +167,8 @@ class LifePublisher:
     async def _tell(self, event: ChatEvent) -> None:
         if self._run is None and not self._mute:
             await self._patiently(self._open(event))
-        if self._number == 0 and not isinstance(event, ChatStarted) and self._started is not None:
+        at_start = self._run is not None and self._run.number == 0
+        if at_start and not isinstance(event, ChatStarted) and self._started is not None:
             self._write(self._started.replace(resumes=self._journal.chat_id, message=None))
             if self._step is not None and isinstance(event, OF_ANSWER):
                 self._write(self._step)  # Redis has lost the run in which the step was published
@@ -178,8 +179,7 @@ class LifePublisher:
         if run is None or self._mute:
             return
         at = asyncio.get_running_loop().time() - self._start
-        run.put(self._number, at, event, observed=observed)
-        self._number += 1
+        run.put(run.number, at, event, observed=observed)
         self._mute = run.given_up
 
     async def _open(self, first: ChatEvent | None) -> None:
@@ -190,6 +190,9 @@ class LifePublisher:
             await self._take(state.header)
             return
         principal = principal_of(self._key)
+        if principal is None:
+            self._mute = True
+            return
         messages = await self._messages()
         before = len(messages)
         if self._started is None:
@@ -204,14 +207,11 @@ class LifePublisher:
         header = Header(
             run=token_hex(6),
             chat_id=chat,
-            principal=principal or "",
+            principal=principal,
             before=before,
             resumed=self._started is not None,
         )
-        if principal is None:
-            self._mute = True
-        else:
-            await self._take(header)
+        await self._take(header)
 
     async def _take(self, header: Header) -> RunSink | None:
         """Write to a run from here on; Redis then refuses the writes of earlier lives."""
@@ -220,7 +220,7 @@ class LifePublisher:
         if not await self._link.take(self._key, header, run.life, names, ends=self._ends):
             self._mute = True
             return None
-        self._run, self._number = run, 0
+        self._run = run
         self._start = asyncio.get_running_loop().time()
         return run
 
@@ -266,7 +266,7 @@ class LifePublisher:
         """End the run, as for any chat that waits for an approval."""
         await self._until(seq)
         async with self._order:
-            if self._run is None or self._number == 0 or self._last_seq != seq:
+            if self._run is None or self._run.number == 0 or self._last_seq != seq:
                 return  # nothing was shown since the last rest, or the chat already continues
             waits = Response(
                 chat_id=self._journal.chat_id,
@@ -285,7 +285,7 @@ class LifePublisher:
         """End this life; the chat goes on unless the error is one that ends a chat."""
         self._journal.witness = None
         self._over = True
-        self._wake()
+        self._more.set()
         if self._pausing is not None:
             await self._pausing
         if not self._journal.halted and isinstance(error, Exception | None):
@@ -306,7 +306,6 @@ class LifePublisher:
         if run is not None:
             self._writer.end(run, how)  # also where Redis is away: it is written once it is back
             await self._patiently(self._writer.flush())
-            self._number = 0
             self._mute = False  # the next run is another
 
     # ── Redis may be away ───────────────────────────────────────────────────────────────────
@@ -321,7 +320,4 @@ class LifePublisher:
             self._mute = True
             if self._run is not None:
                 self._writer.give_up(self._run)
-            self._wake()
-
-    def _wake(self) -> None:
-        self._more.set()
+            self._more.set()

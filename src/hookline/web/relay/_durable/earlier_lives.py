@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
 import msgspec
@@ -25,7 +25,6 @@ from hookline.events import (
 from hookline.web._runs.fired_hooks import HookFired
 from hookline.web.relay._codec import END, LINES, NAMES, items_of
 
-PAGE: Final = 500  # entries of a stream to read at a time
 OVER: Final = "over"
 _names: Final = msgspec.json.Decoder(list[str])
 
@@ -86,15 +85,3 @@ class Before:
             if not isinstance(item, HookFired):
                 self.events.append(item)
                 self.names.add(name_of(item) or "")
-
-
-async def read_before(client: Any, log: str) -> Before:
-    """Read the whole stream of a run."""
-    before, after = Before(), b"-"
-    while True:
-        page = await client.xrange(log, min=after, count=PAGE)
-        for id, fields in page:
-            before.take(id, fields)
-        if len(page) < PAGE:
-            return before
-        after = b"(" + page[-1][0]

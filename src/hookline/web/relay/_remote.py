@@ -1,18 +1,74 @@
-"""Runs of other processes: find a run by its header, load it, and follow it while it is read."""
+"""The local copies of runs in other processes: backlogs that are filled from the runs' streams.
+
+Each entry has a number, so a missing entry is noticed. If an entry is missing, or the process of
+the run is gone before the run ended, the readers are asked to reload the messages. They never wait
+in vain.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
-from hookline.web._http.refused import Refused
+import msgspec
+
+from hookline.web._runs.backlog import Backlog, RunView
+from hookline.web._runs.run import LAST
 from hookline.web._runs.run_header import Header
+from hookline.web.relay._codec import END, LINES, LOSS, NAMES, error_of, items_of
 from hookline.web.relay._commands import Link
-from hookline.web.relay._reader import Feed
-from hookline.web.relay._remote.run import RemoteRun
+from hookline.web.relay._reader import Feed, read_stream
 
 LINGER: Final = 1.0  # seconds for which a run without readers is still followed
-PAGE: Final = 500  # entries of a stream to load at a time
+
+
+class RemoteRun(RunView):
+    """A run of another process."""
+
+    def __init__(
+        self, key: str, header: Header, *, limit: int, on_unread: Callable[[], None]
+    ) -> None:
+        super().__init__(header)
+        self.key = key
+        self.log = Backlog(detached=True, limit=limit, on_unread=on_unread)
+        self.over = False
+        """Whether the last event has arrived."""
+        self.last = b"0-0"
+        """The id of the last entry received."""
+        self.misses = 0
+        """How many checks in a row did not find the process of the run."""
+
+    def take(self, id: bytes, fields: dict[bytes, bytes]) -> None:
+        """Add an entry of the stream to the backlog."""
+        self.last = id
+        log = self.log
+        if log.complete or NAMES in fields:
+            return
+        end = fields.get(END)
+        try:
+            number = int(id.partition(b"-")[2]) - 1
+            items = items_of(fields[LINES]) if LINES in fields else []
+            if log.number == 0 and not log.readers:
+                log.first = number  # the beginning was trimmed before we started reading
+            if number != log.number or end == LOSS:
+                self.lose()
+                return
+            for at, item in items:
+                log.put(item, at)
+                if isinstance(item, LAST) and item.chat_id == self.header.chat_id:
+                    self.over = True
+            if end is not None:
+                self.over = True
+                log.end(error_of(end, self.header.chat_id))
+        except (ValueError, msgspec.MsgspecError):
+            self.lose()
+
+    def lose(self) -> None:
+        """End the backlog because an entry is missing."""
+        self.over = True
+        if not self.log.complete:
+            self.log.end(incomplete=True)
 
 
 class RemoteRuns:
@@ -25,48 +81,8 @@ class RemoteRuns:
         self._feed = feed
         self._limit = limit
 
-    async def find(self, key: str, principal: str) -> RemoteRun | None:
-        """Return the last run of a conversation, loaded up to now, even if it is already over.
-
-        Raises Refused (404) if the run belongs to another principal.
-        """
-        try:
-            state = await self._link.state(key)
-            if state is None:
-                return None
-            if state.header.principal != principal:
-                raise Refused(404, "There is no such conversation; choose one from the list.")
-            return await self._follow(key, state.header)
-        except self._link.outages:
-            raise self._link.refusal() from None
-
-    async def running(self, key: str, principal: str) -> Header | None:
-        """Return the header of the conversation's run in another process; None if there is none."""
-        try:
-            state = await self._link.state(key)
-            if state is None or state.over or state.header.principal != principal:
-                return None
-            return state.header if await self._link.lives(state.worker) else None
-        except self._link.outages:
-            raise self._link.refusal() from None
-
-    async def ends(self, key: str) -> bool:
-        """Whether the durable chat of the conversation's last run has decided its outcome."""
-        try:
-            state = await self._link.state(key)
-        except self._link.outages:
-            raise self._link.refusal() from None
-        return state is not None and state.ends
-
-    async def last(self, key: str, principal: str) -> Header | None:
-        """Return the header of the conversation's last run, which may be over."""
-        try:
-            state = await self._link.state(key)
-        except self._link.outages:
-            raise self._link.refusal() from None
-        return None if state is None or state.header.principal != principal else state.header
-
-    async def _follow(self, key: str, header: Header) -> RemoteRun:
+    async def follow(self, key: str, header: Header) -> RemoteRun:
+        """Return the local copy of a run, loaded up to now, even if the run is already over."""
         stream = self._link.names.log(key, header.run)
         while (pending := self.runs.get(stream)) is not None:
             await asyncio.wait([pending])
@@ -101,14 +117,7 @@ class RemoteRuns:
                 run.lose()  # a reader that still holds it must reload
 
         run = RemoteRun(key, header, limit=self._limit, on_unread=on_unread)
-        after = b"-"
-        while True:
-            page = await self._link.commands.xrange(stream, min=after, count=PAGE)
-            for id, fields in page:
-                run.take(id, fields)
-            if len(page) < PAGE:
-                break
-            after = b"(" + run.last
+        await read_stream(self._link.commands, stream, run.take)
         if not run.log.complete:
             self._feed.follow(stream, run.last, run.take)
         return run

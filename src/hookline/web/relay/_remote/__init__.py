@@ -1,1 +1,0 @@
-"""Runs of other processes, read from their streams."""
