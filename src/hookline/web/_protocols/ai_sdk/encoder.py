@@ -13,37 +13,36 @@ from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Any, Final, Literal
 
-from hookline import ApprovalRequest, ToolCall, ToolFailure, ToolMessage, Usage
-from hookline.events import ChatEvent, ErrorInfo, Status, ToolCallFinished
+from hookline import (
+    ApprovalRequest,
+    AssistantMessage,
+    Response,
+    ToolCall,
+    ToolFailure,
+    ToolMessage,
+    Usage,
+)
+from hookline.events import ChatStarted, ErrorInfo, Status, ToolCallFinished
 from hookline.web._http.sse import DONE, FRAME_END, RELOAD, dumps, frame, frame_until
 from hookline.web._protocols.answer_changes import (
     Aborted,
     AnyChange,
-    ApprovalPending,
     AttachmentAdded,
-    Begin,
-    CallDone,
     CallLost,
     CallMore,
     CallOpen,
-    CallReady,
-    Done,
-    Failed,
-    MessageCommitted,
     PartClose,
     PartMore,
     PartOpen,
-    ResultCommitted,
     SentChanged,
-    StatusShown,
     StepClose,
     StepOpen,
     SubAgentChanged,
     Withdrawn,
     decision_on,
 )
-from hookline.web._protocols.answer_structure import AnswerStructure
-from hookline.web._protocols.error_texts import DescribeError, Mask, retry_of
+from hookline.web._protocols.answer_structure import PartsEncoder
+from hookline.web._protocols.error_texts import DescribeError, retry_of
 from hookline.web._protocols.outgoing_files import attachment_part, ui_message
 
 AiSdkVersion = Literal[5, 6, 7]
@@ -59,7 +58,7 @@ GOES_ON: Final = {"messageMetadata": {"stopReason": None}}
 """Metadata for a message that continues after an approval. Clients merge it into theirs."""
 
 
-class AiSdkEncoder:
+class AiSdkEncoder(PartsEncoder):
     """Encodes the events of one chat as a UI message stream.
 
     `message_id` is the id of the message that this answer continues after approvals, and
@@ -71,9 +70,7 @@ class AiSdkEncoder:
     client may answer approvals; if not, the metadata of the message says so.
     """
 
-    media_type = "text/event-stream"
-    """The content type of the response."""
-    headers: tuple[tuple[str, str], ...] = (("x-vercel-ai-ui-message-stream", "v1"),)
+    headers = (("x-vercel-ai-ui-message-stream", "v1"),)
     """Further headers that the protocol requires."""
 
     def __init__(
@@ -89,9 +86,8 @@ class AiSdkEncoder:
         chat_id: str = "",
         approvals: bool = True,
     ) -> None:
-        self._structure = AnswerStructure(earlier_calls)
+        super().__init__(earlier_calls, describe_error, chat_id)
         self._denied = frozenset(denied)
-        self._mask = Mask(describe_error, chat_id=chat_id)
         self._version = ai_sdk_version
         self._message_id = message_id
         self._may_answer = approvals
@@ -104,34 +100,14 @@ class AiSdkEncoder:
         self._attachments: list[bytes] = []  # sent once their message is committed
         self._raw: dict[str, ToolCall] = {}  # calls whose arguments are not a JSON object
 
-    @property
-    def complete(self) -> bool:
-        """Whether the last frame was written. Later events are dropped."""
-        return self._structure.complete
-
-    def encode(self, event: ChatEvent) -> bytes:
-        """Encode one event; returns no bytes for an event that the protocol does not show."""
-        return self._write(self._structure.feed(self._mask.event(event)))
-
-    def end(self, error: BaseException | None = None, reason: str | None = None) -> bytes:
-        """Close everything that is still open; returns no bytes if the events already ended."""
-        if self.complete:
-            return b""
-        if error is None:
-            return self._write(self._structure.stop(reason))
-        return self._write(self._structure.fail(self._mask.info(error)))
-
     def reload(self) -> bytes:
         """If events were lost, encode the last frames, which ask the client to reload."""
         if self.complete:
             return b""
         sign = self._begin(self._expected) + _chunk("data-reload", data={}, transient=True)
-        return sign + self._write(self._structure.fail(ErrorInfo(type="Error", message=RELOAD)))
+        return sign + self._write(self._structure.end(ErrorInfo(type="Error", message=RELOAD)))
 
     # ── changes ─────────────────────────────────────────────────────────────────────────────
-
-    def _write(self, changes: list[AnyChange]) -> bytes:
-        return b"".join([self._encode_change(change) for change in changes])
 
     def _encode_change(self, change: AnyChange) -> bytes:
         match change:
@@ -153,10 +129,10 @@ class AiSdkEncoder:
                 )
             case CallMore():
                 return _chunk("tool-input-delta", toolCallId=change.id, inputTextDelta=change.text)
-            case CallReady():
-                return self._ready(change.call)
-            case CallDone():
-                return self._begin(None) + self._done(change.event)
+            case ToolCall():
+                return self._ready(change)
+            case ToolCallFinished():
+                return self._begin(None) + self._done(change)
             case CallLost():
                 return self._close_lost(change)
             case _:
@@ -165,10 +141,10 @@ class AiSdkEncoder:
     def _encode_progress(self, change: AnyChange) -> bytes:
         """Encode a change that is not about a part of the answer."""
         match change:
-            case MessageCommitted():
+            case AssistantMessage():
                 return self._end_texts()
-            case ResultCommitted():
-                return self._decision(change.message)
+            case ToolMessage():
+                return self._decision(change)
             case StepOpen():
                 before = self._begin(change.message) + self._end_texts() + self._close_step()
                 self._open = True
@@ -177,21 +153,21 @@ class AiSdkEncoder:
                 return self._end_texts() + self._close_step()
             case Withdrawn():
                 return self._withdraw(change)
-            case Begin():
-                self._expected = f"{change.event.chat_id}.{self._first}"
+            case ChatStarted():
+                self._expected = f"{change.chat_id}.{self._first}"
                 return b""
             case SentChanged():
                 return self._begin(self._expected) + _sent(change)
             case SubAgentChanged():
                 return self._begin(self._expected) + _sub_agent(change)
-            case StatusShown():
-                return self._begin(self._expected) + _status(change.event)
-            case ApprovalPending():
+            case Status():
+                return self._begin(self._expected) + _status(change)
+            case ApprovalRequest():
                 # A client knows no calls of sub-agents.
-                if self._version < 6 or change.request.path:
+                if self._version < 6 or change.path:
                     return b""
-                return self._begin(None) + _approval(change.request)
-            case Done() | Aborted() | Failed():
+                return self._begin(None) + _approval(change)
+            case Response() | Aborted() | ErrorInfo():
                 return self._begin(None) + self._end_texts() + self._last(change) + DONE
             case _:
                 return b""
@@ -284,23 +260,22 @@ class AiSdkEncoder:
             out.append(_chunk("tool-input-error", **fields, errorText="Withdrawn"))
         return b"".join(out)
 
-    def _last(self, change: Done | Aborted | Failed) -> bytes:
-        if isinstance(change, Done):
-            response = change.response
-            waits = bool(response.pending or response.client_calls)
-            reason = "tool-calls" if waits else FINISH.get(response.finish_reason or "", "other")
-            metadata: dict[str, Any] = {"usage": usage_of(response.usage)}
-            if response.pending and not self._may_answer:
+    def _last(self, last: Response | Aborted | ErrorInfo) -> bytes:
+        if isinstance(last, Response):
+            waits = bool(last.pending or last.client_calls)
+            reason = "tool-calls" if waits else FINISH.get(last.finish_reason or "", "other")
+            metadata: dict[str, Any] = {"usage": usage_of(last.usage)}
+            if last.pending and not self._may_answer:
                 metadata["approvals"] = False
-            if response.stop_reason is not None:
-                metadata["stopReason"] = response.stop_reason
+            if last.stop_reason is not None:
+                metadata["stopReason"] = last.stop_reason
             return _chunk("finish", finishReason=reason, messageMetadata=metadata)
-        if isinstance(change, Aborted):
-            extra = {"reason": change.reason} if change.reason else {}
+        if isinstance(last, Aborted):
+            extra = {"reason": last.reason} if last.reason else {}
             return _chunk("abort", **extra) + self._close_step()
-        again = retry_of(change.error)
+        again = retry_of(last)
         advice = _chunk("data-error", data=again, transient=True) if again else b""
-        error = advice + _chunk("error", errorText=change.error.message)
+        error = advice + _chunk("error", errorText=last.message)
         return error + self._close_step() + _chunk("finish", finishReason="error")
 
 
