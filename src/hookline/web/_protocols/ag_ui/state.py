@@ -134,16 +134,14 @@ def differences(before: Any, after: Any, path: str = "") -> list[dict[str, Any]]
 
 def _of_objects(before: dict[str, Any], after: dict[str, Any], path: str) -> list[dict[str, Any]]:
     operations: list[dict[str, Any]] = []
-    for key, value in before.items():
+    for key in {**before, **after}:
         place = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
-        if key in after:
-            operations += differences(value, after[key], place)
-        else:
+        if key not in after:
             operations.append({"op": "remove", "path": place})
-    for key, value in after.items():
-        if key not in before:
-            place = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
-            operations.append({"op": "add", "path": place, "value": value})
+        elif key not in before:
+            operations.append({"op": "add", "path": place, "value": after[key]})
+        else:
+            operations += differences(before[key], after[key], place)
     return operations
 
 
