@@ -52,10 +52,9 @@ def dumps(value: Any) -> bytes:
     return data if data.isascii() else data.decode().encode("ascii", _NOT_ASCII)
 
 
-def frame(data: bytes, *, event: str = "", id: str = "") -> bytes:
-    """Encode a server-sent event. `data`, `event` and `id` are trusted: they have no line end."""
-    head = f"event: {event}\n" if event else ""
-    head += f"id: {id}\n" if id else ""
+def frame(data: bytes, *, id: str = "") -> bytes:
+    """Encode a server-sent event. `data` and `id` are trusted: they have no line end."""
+    head = f"id: {id}\n" if id else ""
     return b"%bdata: %b\n\n" % (head.encode(), data)
 
 
