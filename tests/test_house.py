@@ -358,7 +358,6 @@ DOOR_PLANS = {
     ),
     "web": (
         "_http.extra",
-        "_http.asgi",
         "_http.refused",
         "_http.sse",
         "_http.request_reply",

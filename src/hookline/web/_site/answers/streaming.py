@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from hookline.web._http.asgi import Headers, Receive, Send
+from hookline.web._http.request_reply import Headers, Receive, Send
 from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion
 from hookline.web._protocols.error_texts import DescribeError
 from hookline.web._protocols.table import ENCODERS, Protocol, encoder_for
