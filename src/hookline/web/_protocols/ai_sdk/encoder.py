@@ -54,6 +54,7 @@ FINISH: Final = {
     "length": "length",
     "refusal": "content-filter",
 }
+NOT_FINISHED: Final = "Not finished"
 GOES_ON: Final = {"messageMetadata": {"stopReason": None}}
 """Metadata for a message that continues after an approval. Clients merge it into theirs."""
 
@@ -205,35 +206,20 @@ class AiSdkEncoder(PartsEncoder):
         if call.raw is not None:
             self._raw[call.id] = call  # sent together with its error
             return b""
-        return _chunk(
-            "tool-input-available", toolCallId=call.id, toolName=call.name, input=call.arguments
-        )
+        return _input(call.id, call.name, call.arguments)
 
     def _done(self, event: ToolCallFinished) -> bytes:
-        call = self._raw.pop(event.call_id, None)
-        result = event.result
+        id, result = event.call_id, event.result
+        call = self._raw.pop(id, None)
         if not isinstance(result, ToolFailure):
-            if call is not None:
-                data = _chunk(
-                    "tool-input-available", toolCallId=call.id, toolName=call.name, input={}
-                )
-            else:
-                data = b""
-            return data + _chunk(
-                "tool-output-available", toolCallId=event.call_id, output=result.value
-            )
+            available = b"" if call is None else _input(id, call.name, {})
+            return available + _chunk("tool-output-available", toolCallId=id, output=result.value)
         if call is not None:
-            return _chunk(
-                "tool-input-error",
-                toolCallId=call.id,
-                toolName=call.name,
-                input=call.raw,
-                errorText=result.message,
-            )
+            return _input_error(id, call.name, call.raw, result.message)
         # A client accepts a denial only for a call that asked; other refusals are sent as errors.
-        if event.outcome == "denied" and event.call_id in self._denied and self._version >= 6:
-            return _chunk("tool-output-denied", toolCallId=event.call_id)
-        return _chunk("tool-output-error", toolCallId=event.call_id, errorText=result.message)
+        if event.outcome == "denied" and id in self._denied and self._version >= 6:
+            return _chunk("tool-output-denied", toolCallId=id)
+        return _chunk("tool-output-error", toolCallId=id, errorText=result.message)
 
     def _decision(self, message: ToolMessage) -> bytes:
         decision = decision_on(message)
@@ -244,20 +230,17 @@ class AiSdkEncoder(PartsEncoder):
 
     def _close_lost(self, change: CallLost) -> bytes:
         call = self._raw.pop(change.id, None)
-        fields: dict[str, Any] = {"toolCallId": change.id, "errorText": "Not finished"}
         if change.ready and call is None:
-            return _chunk("tool-output-error", **fields)
-        input: Any = call.raw if call is not None else {}
-        return _chunk("tool-input-error", toolName=change.name, input=input, **fields)
+            return _chunk("tool-output-error", toolCallId=change.id, errorText=NOT_FINISHED)
+        input: Any = {} if call is None else call.raw
+        return _input_error(change.id, change.name, input, NOT_FINISHED)
 
     def _withdraw(self, change: Withdrawn) -> bytes:
         """Withdraw parts and calls. Version 6 cannot: mark texts as withdrawn, and close calls."""
         if self._version >= 7:
             return _chunk("reset-step")
         out = [self._end_texts(withdrawn=True)]
-        for id, name in change.calls:
-            fields: dict[str, Any] = {"toolCallId": id, "toolName": name, "input": {}}
-            out.append(_chunk("tool-input-error", **fields, errorText="Withdrawn"))
+        out += [_input_error(id, name, {}, "Withdrawn") for id, name in change.calls]
         return b"".join(out)
 
     def _last(self, last: Response | Aborted | ErrorInfo) -> bytes:
@@ -277,6 +260,14 @@ class AiSdkEncoder(PartsEncoder):
         advice = _chunk("data-error", data=again, transient=True) if again else b""
         error = advice + _chunk("error", errorText=last.message)
         return error + self._close_step() + _chunk("finish", finishReason="error")
+
+
+def _input(id: str, name: str, input: Any) -> bytes:
+    return _chunk("tool-input-available", toolCallId=id, toolName=name, input=input)
+
+
+def _input_error(id: str, name: str, input: Any, text: str) -> bytes:
+    return _chunk("tool-input-error", toolCallId=id, toolName=name, input=input, errorText=text)
 
 
 def _approval(request: ApprovalRequest) -> bytes:
@@ -357,7 +348,7 @@ def chunks_of(message: dict[str, Any]) -> bytes:
 
 def _call_chunks(name: str, part: dict[str, Any]) -> bytes:
     id = part["toolCallId"]
-    call = _chunk("tool-input-available", toolCallId=id, toolName=name, input=part["input"])
+    call = _input(id, name, part["input"])
     match part["state"]:
         case "output-available":
             return call + _chunk("tool-output-available", toolCallId=id, output=part["output"])
