@@ -6,7 +6,7 @@ further fields is its own change: an event, a committed message, the response or
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -36,7 +36,7 @@ class StepOpen(Change, frozen=True):
 
 
 class StepClose(Change, frozen=True):
-    number: int
+    """The open step ends."""
 
 
 class PartOpen(Change, frozen=True):
@@ -105,6 +105,11 @@ class SentChanged(Change, frozen=True):
     status: Literal["queued", "delivered", "returned"]
     message: UserMessage
     reason: str | None = None
+
+    def data(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields for a client, with the message in the form of its protocol."""
+        reason = {} if self.reason is None else {"reason": self.reason}
+        return {"status": self.status, "message": message, **reason}
 
 
 def decision_on(message: ToolMessage) -> dict[str, str]:

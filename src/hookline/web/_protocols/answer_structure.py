@@ -299,7 +299,7 @@ class AnswerStructure:
     def _close_step(self) -> None:
         self._close_parts()
         if self._step is not None:
-            self._changes.append(StepClose(self._step))
+            self._changes.append(StepClose())
             self._step = None
             self._parts, self._calls = [], {}  # the remaining parts stay
 

@@ -225,10 +225,7 @@ class AgUiEncoder(PartsEncoder):
     def _sent(self, change: SentChanged) -> bytes:
         """Send a message that was sent into the chat; a delivered one becomes a message, too."""
         message = user_as_ag_ui(change.message)
-        value: dict[str, Any] = {"status": change.status, "message": message}
-        if change.reason is not None:
-            value["reason"] = change.reason
-        note = _event("CUSTOM", name="message", value=value)
+        note = _event("CUSTOM", name="message", value=change.data(message))
         if change.status != "delivered":
             return note
         self._messages.append(_text(message))

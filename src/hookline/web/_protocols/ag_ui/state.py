@@ -94,15 +94,9 @@ class StateSender:
 
     def _change(self, state: dict[str, Any]) -> dict[str, Any] | None:
         before, now = self._last, self._json(state)
-        if before is None:
-            if not now:
-                return None
-            change: dict[str, Any] = {"snapshot": now}
-        else:
-            patch = differences(before, now)
-            if not patch:
-                return None
-            change = {"delta": patch}
+        change = {"snapshot": now} if before is None else {"delta": differences(before, now)}
+        if not any(change.values()):
+            return None
         self._last = now
         return change
 

@@ -294,9 +294,7 @@ def _status(event: Status) -> bytes:
 
 def _sent(change: SentChanged) -> bytes:
     """Encode a message that was sent into the chat. Only a delivered one is part of the answer."""
-    data: dict[str, Any] = {"status": change.status, "message": ui_message(change.message)}
-    if change.reason is not None:
-        data["reason"] = change.reason
+    data = change.data(ui_message(change.message))
     if change.status == "delivered":
         return _chunk("data-message", id=change.message.id, data=data)
     return _chunk("data-message", data=data, transient=True)
