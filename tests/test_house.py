@@ -407,7 +407,6 @@ DOOR_PLANS = {
         "_page.markdown",
         "_page.markdown_parser",
         "_page.step_details",
-        "_page.delta_hooks",
         "_page.recorder",
         "_page.timeline_store",
         "_page.run_observers",
