@@ -234,13 +234,10 @@ def only(value: dict[str, Any], what: str, keys: Iterable[str]) -> dict[str, Any
     keys = tuple(keys)
     unknown = [repr(key[:64]) for key in value if key not in keys][:5]
     if unknown:
-        names = ", ".join(map(repr, keys))
-        raise Refused(400, f"{what} has the unknown {_keys(unknown)}; use only {names}.")
+        noun = "key" if len(unknown) == 1 else "keys"
+        names, known = ", ".join(unknown), ", ".join(map(repr, keys))
+        raise Refused(400, f"{what} has the unknown {noun} {names}; use only {known}.")
     return value
-
-
-def _keys(names: list[str]) -> str:
-    return f"{'key' if len(names) == 1 else 'keys'} {', '.join(names)}"
 
 
 def text_of(value: Any, what: str) -> str:
