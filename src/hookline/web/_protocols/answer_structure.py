@@ -1,4 +1,4 @@
-"""The structure of one answer: which parts are open, and the order in which they close. Pure.
+"""The structure of one answer: which parts are open, and the order in which they close.
 
 All protocols with parts use this one machine: it turns events into changes, and an encoder writes
 each change. It keeps these rules for every sequence of events:
@@ -8,7 +8,6 @@ each change. It keeps these rules for every sequence of events:
 - A call gets its result only after it was opened, in this answer or in the one that it continues.
 - The ids are those of the committed messages: `chat id.number among its messages`.
 - A message that was sent into the chat is delivered or returned before the end.
-
 - Each sub-agent that has begun ends before the end.
 
 The other events of sub-agents are not part of the answer; only their statuses are passed on.
@@ -74,7 +73,10 @@ from hookline.web._protocols.sub_agents import SubAgents
 
 
 class AnswerStructure:
-    """The open parts of one answer. `earlier_calls`: the calls of an answer that it continues."""
+    """The open parts of one answer. Pure.
+
+    `earlier_calls`: the calls of an answer that it continues.
+    """
 
     def __init__(self, earlier_calls: Iterable[str] = ()) -> None:
         self.complete = False
