@@ -356,7 +356,6 @@ DOOR_PLANS = {
     ),
     "web": (
         "_http.extra",
-        "_http.asgi",
         "_http.refused",
         "_http.sse",
         "_http.request_reply",
@@ -403,7 +402,6 @@ DOOR_PLANS = {
         "_page.markdown",
         "_page.markdown_parser",
         "_page.step_details",
-        "_page.delta_hooks",
         "_page.recorder",
         "_page.timeline_store",
         "_page.run_observers",

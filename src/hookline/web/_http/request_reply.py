@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from hookline.web._http.asgi import Headers, Receive, Scope, Send
 from hookline.web._http.refused import Refused
 from hookline.web._http.sse import dumps
+
+# The types of ASGI, by which every part of this package names them.
+Scope: TypeAlias = MutableMapping[str, Any]
+ASGIMessage: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[ASGIMessage]]
+Send: TypeAlias = Callable[[ASGIMessage], Awaitable[None]]
+Headers: TypeAlias = Iterable[tuple[str, str]]
 
 REST: Final = 2.0
 """Most seconds for the rest of a body that is refused."""

@@ -7,6 +7,7 @@ ASCII, so no character of a user or a model can end a line, whatever a client ac
 from __future__ import annotations
 
 import codecs
+import json
 from base64 import b64encode
 from typing import Any, Final
 
@@ -43,7 +44,9 @@ def _encoded(value: Any) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:
-        return msgspec.json.encode(_whole(msgspec.to_builtins(value)))
+        text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+        whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return _encode(json.loads(whole))
 
 
 def dumps(value: Any) -> bytes:
@@ -52,10 +55,9 @@ def dumps(value: Any) -> bytes:
     return data if data.isascii() else data.decode().encode("ascii", _NOT_ASCII)
 
 
-def frame(data: bytes, *, event: str = "", id: str = "") -> bytes:
-    """Encode a server-sent event. `data`, `event` and `id` are trusted: they have no line end."""
-    head = f"event: {event}\n" if event else ""
-    head += f"id: {id}\n" if id else ""
+def frame(data: bytes, *, id: str = "") -> bytes:
+    """Encode a server-sent event. `data` and `id` are trusted: they have no line end."""
+    head = f"id: {id}\n" if id else ""
     return b"%bdata: %b\n\n" % (head.encode(), data)
 
 
@@ -86,15 +88,4 @@ def plain(value: Any) -> Any:
         return out
     if isinstance(value, tuple):
         return [plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    return value
-
-
-def _whole(value: Any) -> Any:
-    """Replace lone surrogates in JSON data."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, dict):
-        return {_whole(key): _whole(item) for key, item in value.items()}  # pyright: ignore
-    if isinstance(value, (list, tuple)):
-        return [_whole(item) for item in value]  # pyright: ignore
     return value

@@ -11,6 +11,7 @@ first line of each block.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from typing import Any, Final, TypeAlias
@@ -152,23 +153,24 @@ def blocks(text: str) -> list[Block]:
     """Parse a text into blocks; a text that is too long becomes one block of plain text."""
     if len(text) > MOST:
         return [Block(line=0, node=["p", {}, text])]
-    found: list[Block] = []
-    stack: list[tuple[Any, list[Any]]] = []
-    for token in _reader().parse(text.replace("\0", "\ufffd")):
-        line = token.map[0] if token.map else 0
-        if token.nesting == 1:
-            stack.append(((line, token), []))
-            continue
-        if token.nesting == -1:
-            (line, opened), children = stack.pop()
-            made: list[Node] = _element(opened, children)
-        else:
-            made = _leaf(token)
-        if stack:
-            stack[-1][1].extend(made)
-        else:
-            found += [Block(line=line, node=node) for node in made]
-    return found
+    tokens = iter(_reader().parse(text.replace("\0", "\ufffd")))
+    return [
+        Block(line=token.map[0] if token.map else 0, node=node)
+        for token in tokens
+        for node in _nodes(token, tokens)
+    ]
+
+
+def _nodes(token: Any, rest: Iterator[Any], *, in_link: bool = False) -> list[Node]:
+    """Return the nodes of a token. If it opens an element, the next tokens are its children."""
+    if token.nesting != 1:
+        return _leaf(token, in_link=in_link)
+    children: list[Node] = []
+    for inner in rest:
+        if inner.nesting == -1:
+            break
+        children += _nodes(inner, rest, in_link=in_link or token.tag == "a")
+    return _element(token, children)
 
 
 def _element(token: Any, children: list[Any]) -> list[Node]:
@@ -214,10 +216,11 @@ def _link(href: str, children: list[Any]) -> list[Node]:
     return [["a", {"href": href}, *children]]
 
 
-def _leaf(token: Any) -> list[Node]:
+def _leaf(token: Any, *, in_link: bool) -> list[Node]:
     match token.type:
         case "inline":
-            return _inline(token.children or [])
+            tokens = iter(token.children or ())
+            return [node for inner in tokens for node in _nodes(inner, tokens)]
         case "fence" | "code_block":
             language = token.info.split()[0].lower()[:30] if token.info.split() else ""
             return [["pre", {"language": language}, *_coloured(token.content, language)]]
@@ -226,22 +229,7 @@ def _leaf(token: Any) -> list[Node]:
         case "hr":
             return [["hr", {}]]
         case _:
-            return [token.content] if token.content else []
-
-
-def _inline(tokens: list[Any]) -> list[Node]:
-    stack: list[tuple[Any, list[Any]]] = [(None, [])]
-    for token in tokens:
-        if token.nesting == 1:
-            stack.append((token, []))
-            continue
-        if token.nesting == -1:
-            opened, children = stack.pop()
-            made: list[Node] = _element(opened, children)
-        else:
-            made = _span(token, in_link=any(opened and opened.tag == "a" for opened, _ in stack))
-        stack[-1][1].extend(made)
-    return stack[0][1]
+            return _span(token, in_link=in_link)
 
 
 def _span(token: Any, *, in_link: bool) -> list[Node]:

@@ -32,11 +32,6 @@ from hookline.web._protocols.error_texts import Mask
 from hookline.web._runs.backlog import Item
 from hookline.web._runs.fired_hooks import HookFired
 
-ENDS: Final[dict[type[Any], str]] = {
-    ChatDone: "chat_done",
-    ChatAborted: "chat_aborted",
-    ChatFailed: "chat_failed",
-}
 FRAMES: Final = 1000  # most frames of one run
 STEPS: Final = 50  # most steps of one run to keep with details
 DIFF: Final = 10_000  # most characters of the difference of one file
@@ -87,8 +82,8 @@ class Record:
         if isinstance(item, HookFired):
             self._hook(item, at)
             return
-        if item.path:
-            self._nested(item, at)
+        if item.path:  # of a sub-agent
+            self._ran(item, at, path=list(item.path), chat_id=item.chat_id)
             return
         match item:
             case ToolCallStarted(call=call):
@@ -110,17 +105,11 @@ class Record:
             case _:
                 self._ran(item, at)
 
-    def _nested(self, event: ChatEvent, at: float) -> None:
-        """Record an event of a sub-agent."""
-        within = {"path": list(event.path), "chat_id": event.chat_id}
-        if type(event) in ENDS:
-            self._frame(at, event=ENDS[type(event)], **within)
-        else:
-            self._ran(event, at, **within)
-
     def _ran(self, event: ChatEvent, at: float, **more: Any) -> None:
-        """Record the start or end of a step or call."""
+        """Record the start or end of a step, call or chat."""
         match event:
+            case ChatDone() | ChatAborted() | ChatFailed():
+                self._frame(at, event=event.__struct_config__.tag, **more)
             case StepStarted(iteration=iteration):
                 self._frame(at, event="step_started", iteration=iteration, **more)
             case ToolCallStarted(call=call):

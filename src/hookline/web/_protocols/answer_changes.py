@@ -1,11 +1,12 @@
 """Changes of an answer, in terms that every protocol has. An encoder writes each change.
 
-The structure of the answer makes the changes, and keeps the rules of their order.
+The structure of the answer makes the changes, and keeps the rules of their order. What needs no
+further fields is its own change: an event, a committed message, the response or error of the end.
 """
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -29,17 +30,13 @@ class Change(msgspec.Struct, frozen=True):
     """A change that an encoder writes. `message` is the id of the message that it belongs to."""
 
 
-class Begin(Change, frozen=True):
-    event: ChatStarted
-
-
 class StepOpen(Change, frozen=True):
     number: int
     message: str
 
 
 class StepClose(Change, frozen=True):
-    number: int
+    """The open step ends."""
 
 
 class PartOpen(Change, frozen=True):
@@ -59,7 +56,6 @@ class PartMore(Change, frozen=True):
 class PartClose(Change, frozen=True):
     kind: PartKind
     id: str
-    message: str
 
 
 class AttachmentAdded(Change, frozen=True):
@@ -87,18 +83,8 @@ class CallClose(Change, frozen=True):
     id: str
 
 
-class CallReady(Change, frozen=True):
-    """Hooks have decided on the call; the arguments include their changes."""
-
-    call: ToolCall
-
-
-class CallDone(Change, frozen=True):
-    event: ToolCallFinished
-
-
 class CallLost(Change, frozen=True):
-    """The call gets no result: the answer was broken off. `ready`: a CallReady was sent before."""
+    """The call gets no result: the answer was broken off. `ready`: a ToolCall was sent before."""
 
     id: str
     name: str
@@ -113,14 +99,6 @@ class Withdrawn(Change, frozen=True):
     calls: tuple[tuple[str, str], ...]
 
 
-class MessageCommitted(Change, frozen=True):
-    message: AssistantMessage
-
-
-class ResultCommitted(Change, frozen=True):
-    message: ToolMessage
-
-
 class SentChanged(Change, frozen=True):
     """A message that was sent into the running chat, as it was sent or as it was delivered."""
 
@@ -128,16 +106,17 @@ class SentChanged(Change, frozen=True):
     message: UserMessage
     reason: str | None = None
 
+    def data(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields for a client, with the message in the form of its protocol."""
+        reason = {} if self.reason is None else {"reason": self.reason}
+        return {"status": self.status, "message": message, **reason}
+
 
 def decision_on(message: ToolMessage) -> dict[str, str]:
     """Return who decided on a call, and the remark of the decision."""
     ran = message.ran
     fields = {} if ran is None else {"by": ran.by, "note": ran.note}
     return {name: value for name, value in fields.items() if value is not None}
-
-
-class StatusShown(Change, frozen=True):
-    event: Status
 
 
 class SubAgentChanged(Change, frozen=True, kw_only=True):
@@ -154,48 +133,21 @@ class SubAgentChanged(Change, frozen=True, kw_only=True):
     """The text of the error, for a sub-agent that failed."""
 
 
-class ApprovalPending(Change, frozen=True):
-    request: ApprovalRequest
-
-
-class Done(Change, frozen=True):
-    response: Response
-
-
 class Aborted(Change, frozen=True):
-    """The answer was aborted. `step`: the open step, which the encoder must close."""
+    """The answer was aborted. The encoder closes its open step, also after an error."""
 
     reason: str | None
-    step: int | None
-
-
-class Failed(Change, frozen=True):
-    error: ErrorInfo
-    step: int | None
 
 
 AnyChange: TypeAlias = (
-    Begin
-    | StepOpen
-    | StepClose
-    | PartOpen
-    | PartMore
-    | PartClose
-    | AttachmentAdded
-    | CallOpen
-    | CallMore
-    | CallClose
-    | CallReady
-    | CallDone
-    | CallLost
-    | Withdrawn
-    | MessageCommitted
-    | ResultCommitted
-    | SentChanged
-    | StatusShown
-    | SubAgentChanged
-    | ApprovalPending
-    | Done
-    | Aborted
-    | Failed
+    Change
+    | ChatStarted
+    | Status
+    | ToolCall  # hooks have decided on it; its arguments include their changes
+    | ToolCallFinished
+    | AssistantMessage
+    | ToolMessage
+    | ApprovalRequest  # still open at the end
+    | Response
+    | ErrorInfo
 )

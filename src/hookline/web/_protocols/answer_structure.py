@@ -1,4 +1,4 @@
-"""The structure of one answer: which parts are open, and the order in which they close. Pure.
+"""The structure of one answer: which parts are open, and the order in which they close.
 
 All protocols with parts use this one machine: it turns events into changes, and an encoder writes
 each change. It keeps these rules for every sequence of events:
@@ -8,7 +8,6 @@ each change. It keeps these rules for every sequence of events:
 - A call gets its result only after it was opened, in this answer or in the one that it continues.
 - The ids are those of the committed messages: `chat id.number among its messages`.
 - A message that was sent into the chat is delivered or returned before the end.
-
 - Each sub-agent that has begun ends before the end.
 
 The other events of sub-agents are not part of the answer; only their statuses are passed on.
@@ -55,34 +54,29 @@ from hookline.web._http.sse import json_text
 from hookline.web._protocols.answer_changes import (
     Aborted,
     AnyChange,
-    ApprovalPending,
     AttachmentAdded,
-    Begin,
     CallClose,
-    CallDone,
     CallLost,
     CallMore,
     CallOpen,
-    CallReady,
-    Done,
-    Failed,
-    MessageCommitted,
     PartClose,
     PartKind,
     PartMore,
     PartOpen,
-    ResultCommitted,
     SentChanged,
-    StatusShown,
     StepClose,
     StepOpen,
     Withdrawn,
 )
+from hookline.web._protocols.error_texts import DescribeError, Mask
 from hookline.web._protocols.sub_agents import SubAgents
 
 
 class AnswerStructure:
-    """The open parts of one answer. `earlier_calls`: the calls of an answer that it continues."""
+    """The open parts of one answer. Pure.
+
+    `earlier_calls`: the calls of an answer that it continues.
+    """
 
     def __init__(self, earlier_calls: Iterable[str] = ()) -> None:
         self.complete = False
@@ -122,15 +116,11 @@ class AnswerStructure:
         self._take(event)
         return changes
 
-    def stop(self, reason: str | None) -> list[AnyChange]:
-        """Return the changes for an answer that was cut off: there was no last event."""
+    def end(self, last: Aborted | ErrorInfo) -> list[AnyChange]:
+        """Return the changes for an answer that was cut off, or ended with an exception."""
         self._changes = []
-        return self._end(Aborted(reason, self._step))
-
-    def fail(self, error: ErrorInfo) -> list[AnyChange]:
-        """Return the changes for an answer that ended with an exception."""
-        self._changes = []
-        return self._end(Failed(error, self._step))
+        self._end(last)
+        return self._changes
 
     # ── events ──────────────────────────────────────────────────────────────────────────────
 
@@ -177,16 +167,16 @@ class AnswerStructure:
             case StepFinished():
                 self._close_step()
             case Status():
-                self._changes.append(StatusShown(event))
+                self._changes.append(event)
             case ChatStarted():
                 self._chat_id = event.chat_id
-                self._changes.append(Begin(event))
+                self._changes.append(event)
             case ChatDone():
                 self._done(event.response)
             case ChatAborted():
-                self._end(Aborted(event.reason, self._step))
+                self._end(Aborted(event.reason))
             case ChatFailed():
-                self._end(Failed(event.error, self._step))
+                self._end(event.error)
             case _:  # ApprovalRequested, sent at the end if it is still open
                 pass
 
@@ -195,14 +185,14 @@ class AnswerStructure:
         self._close_part()
         if isinstance(message, AssistantMessage):
             self._close_parts()
-            self._changes.append(MessageCommitted(message))
+            self._changes.append(message)
             self._has_answer, self._spoke = True, True
             self._parts, self._calls = [], {}
             self._numbers = {}
         elif isinstance(message, ToolMessage) and message.call_id in self._call_ids:
             self._close_call(message.call_id)
             self._lose(message.call_id)
-            self._changes.append(ResultCommitted(message))
+            self._changes.append(message)
         elif isinstance(message, UserMessage) and message.id in self._queued:
             self._changes.append(SentChanged("delivered", message))
         self._messages += 1
@@ -257,7 +247,7 @@ class AnswerStructure:
             self._changes.append(CallMore(call.id, text))
         self._close_call(call.id)
         self._open[call.id] = (call.name, True)
-        self._changes.append(CallReady(call))
+        self._changes.append(call)
 
     def _finish_call(self, event: ToolCallFinished) -> None:
         id = event.call_id
@@ -267,7 +257,7 @@ class AnswerStructure:
         if id in self._open:
             self._start_call(ToolCall(id=id, name=event.name))
             del self._open[id]
-        self._changes.append(CallDone(event))
+        self._changes.append(event)
 
     def _withdraw(self) -> None:
         self._close_parts()
@@ -284,7 +274,7 @@ class AnswerStructure:
 
     def _close_part(self) -> None:
         if self._part is not None:
-            self._changes.append(PartClose(*self._part, self.message_id))
+            self._changes.append(PartClose(*self._part))
             self._part = None
 
     def _close_call(self, id: str) -> None:
@@ -311,7 +301,7 @@ class AnswerStructure:
     def _close_step(self) -> None:
         self._close_parts()
         if self._step is not None:
-            self._changes.append(StepClose(self._step))
+            self._changes.append(StepClose())
             self._step = None
             self._parts, self._calls = [], {}  # the remaining parts stay
 
@@ -319,19 +309,52 @@ class AnswerStructure:
         if response.text and not self._spoke and not self._parts and response.steps == 0:
             self._more("text", response.text)  # a Stop before any text
         self._close_parts()
-        for request in response.pending:
-            self._changes.append(ApprovalPending(request))
+        self._changes.extend(response.pending)
         self._close_step()
-        self._end(Done(response))
+        self._end(response)
 
-    def _end(self, last: Done | Aborted | Failed) -> list[AnyChange]:
-        if self.complete:
-            return []
+    def _end(self, last: Response | Aborted | ErrorInfo) -> None:
         self.complete = True
         self._close_parts()
-        if not isinstance(last, Done):
+        if not isinstance(last, Response):
             for id in list(self._open):
                 self._lose(id)
         self._changes.extend(self._sub_agents.stop())
         self._changes.append(last)
-        return self._changes
+
+
+class PartsEncoder:
+    """What the encoders of the protocols with parts share: each of them writes the changes."""
+
+    media_type = "text/event-stream"
+    """The content type of the response."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Further headers that the protocol requires."""
+
+    def __init__(
+        self, earlier_calls: Iterable[str], describe_error: DescribeError | None, chat_id: str
+    ) -> None:
+        self._structure = AnswerStructure(earlier_calls)
+        self._mask = Mask(describe_error, chat_id=chat_id)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the last frame was written. Later events are dropped."""
+        return self._structure.complete
+
+    def encode(self, event: ChatEvent) -> bytes:
+        """Encode one event; returns no bytes for an event that the protocol does not show."""
+        return self._write(self._structure.feed(self._mask.event(event)))
+
+    def end(self, error: BaseException | None = None, reason: str | None = None) -> bytes:
+        """Close everything that is still open; returns no bytes if the events already ended."""
+        if self.complete:
+            return b""
+        last = Aborted(reason) if error is None else self._mask.info(error)
+        return self._write(self._structure.end(last))
+
+    def _write(self, changes: list[AnyChange]) -> bytes:
+        return b"".join([self._encode_change(change) for change in changes])
+
+    def _encode_change(self, change: AnyChange) -> bytes:
+        raise NotImplementedError

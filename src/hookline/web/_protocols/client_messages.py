@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from binascii import Error as Base64Error
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from hookline import (
     AssistantMessage,
@@ -26,6 +26,8 @@ from hookline import (
 )
 from hookline.web._http.refused import Refused
 from hookline.web._protocols.incoming import text_of
+
+Part: TypeAlias = Text | Reasoning | ToolCall | Source | Image | File
 
 _MEDIA_TYPE: Final = re.compile(r"[\w!#$&^.+-]{1,64}/[\w!#$&^.+-]{1,64}", re.ASCII)
 _BEGINNINGS: Final[dict[str, tuple[bytes, ...]]] = {
@@ -43,14 +45,11 @@ def narrow(message: Message) -> Message:
     """
     match message:
         case UserMessage():
-            parts = tuple([_user_part(part) for part in message.parts])
+            parts: Any = tuple([_part(part) for part in message.parts])
             return UserMessage(id=message.id, parts=parts)
         case AssistantMessage():
-            return AssistantMessage(
-                id=message.id,
-                parts=tuple([_assistant_part(part) for part in message.parts]),
-                partial=message.partial,
-            )
+            parts = tuple([_part(part) for part in message.parts])
+            return AssistantMessage(id=message.id, parts=parts, partial=message.partial)
         case ToolMessage():
             return ToolMessage(
                 id=message.id,
@@ -74,13 +73,7 @@ def media(media_type: Any, url: Any, name: Any = None, data: Any = None) -> Imag
     return _media(File(media_type=kind, name=label, data=content, url=address))
 
 
-def _user_part(part: Text | Image | File) -> Text | Image | File:
-    return Text(part.text) if isinstance(part, Text) else _media(part)
-
-
-def _assistant_part(
-    part: Text | Reasoning | ToolCall | Source | Image | File,
-) -> Text | Reasoning | ToolCall | Source | Image | File:
+def _part(part: Part) -> Part:
     match part:
         case Text():
             return Text(part.text)

@@ -28,7 +28,10 @@ from hookline.events import (
     MessageAdded,
     MessageQueued,
     MessageReturned,
+    ReasoningDelta,
     SourceAdded,
+    TextDelta,
+    ToolCallDelta,
     ToolCallFinished,
 )
 from hookline.web._http.refused import Refused
@@ -55,15 +58,6 @@ _CHAT: Final = {
 }
 
 
-_TELLING: Final = frozenset(
-    {
-        *(ToolCallFinished, MessageQueued, MessageReturned, MessageAdded, SourceAdded),
-        *(FileAdded, ChatDone, ChatAborted, ChatFailed),
-    }
-)
-"""The events that may contain errors or addresses."""
-
-
 class Mask:
     """Hides the texts of exceptions, and unsafe addresses, in the events of one answer.
 
@@ -88,9 +82,9 @@ class Mask:
     def event(self, event: ChatEvent) -> ChatEvent:
         """Return the event with its error texts and unsafe addresses hidden."""
         self._chat_id = self._chat_id or event.chat_id
-        if type(event) not in _TELLING:
-            return event
         match event:
+            case TextDelta() | ReasoningDelta() | ToolCallDelta():  # most events
+                return event
             case ToolCallFinished(outcome="error"):
                 assert isinstance(event.result, ToolFailure)
                 failure = self._tool(event.call_id, event.name, event.result)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any, Final, Literal, TypeAlias, cast
 
@@ -30,6 +30,7 @@ from hookline.web._http.sse import json_text
 
 Decision: TypeAlias = Approve | Deny
 Result: TypeAlias = ToolResult | ToolFailure
+Outcome: TypeAlias = Literal["ok", "error", "denied", "aborted"]
 SystemPolicy: TypeAlias = Literal["refuse", "ignore"]
 """What happens to system messages from a client."""
 MAX_ID: Final = 128
@@ -233,13 +234,10 @@ def only(value: dict[str, Any], what: str, keys: Iterable[str]) -> dict[str, Any
     keys = tuple(keys)
     unknown = [repr(key[:64]) for key in value if key not in keys][:5]
     if unknown:
-        names = ", ".join(map(repr, keys))
-        raise Refused(400, f"{what} has the unknown {_keys(unknown)}; use only {names}.")
+        noun = "key" if len(unknown) == 1 else "keys"
+        names, known = ", ".join(unknown), ", ".join(map(repr, keys))
+        raise Refused(400, f"{what} has the unknown {noun} {names}; use only {known}.")
     return value
-
-
-def _keys(names: list[str]) -> str:
-    return f"{'key' if len(names) == 1 else 'keys'} {', '.join(names)}"
 
 
 def text_of(value: Any, what: str) -> str:
@@ -294,16 +292,15 @@ def decision_of(approved: Any, reason: Any = None, arguments: Any = None) -> Dec
     raise Refused(400, "An approval must be answered with true or false.")
 
 
-def result_message(id: str, call_id: str, name: str, value: Any) -> ToolMessage:
+def result_message(
+    id: str, call_id: str, name: str, value: Any, outcome: Outcome = "ok"
+) -> ToolMessage:
     """Build the message for a result that a client reports."""
     text = value if isinstance(value, str) else json_text(value)
-    return ToolMessage(id=id, call_id=call_id, name=name, text=text)
-
-
-def failed_message(
-    id: str, call_id: str, name: str, error: str, outcome: Literal["error", "denied", "aborted"]
-) -> ToolMessage:
-    """Build the message for a failed call that a client reports."""
-    data: Mapping[str, Any] = {"error": {"type": ToolFailure.__name__, "message": error}}
-    text = json_text(data)
     return ToolMessage(id=id, call_id=call_id, name=name, text=text, outcome=outcome)
+
+
+def failed_message(id: str, call_id: str, name: str, error: str, outcome: Outcome) -> ToolMessage:
+    """Build the message for a failed call that a client reports."""
+    data = {"error": {"type": ToolFailure.__name__, "message": error}}
+    return result_message(id, call_id, name, data, outcome)

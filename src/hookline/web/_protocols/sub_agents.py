@@ -5,14 +5,12 @@ Each sub-agent begins once and ends once, however its events arrive.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from msgspec.structs import replace
 
 from hookline.events import ChatAborted, ChatDone, ChatEvent, ChatFailed, ChatStarted, Status
-from hookline.web._protocols.answer_changes import StatusShown, SubAgentChanged
-
-Changes: TypeAlias = list[StatusShown | SubAgentChanged]
+from hookline.web._protocols.answer_changes import AnyChange, SubAgentChanged
 
 
 class SubAgents:
@@ -21,12 +19,12 @@ class SubAgents:
     def __init__(self) -> None:
         self._running: dict[str, SubAgentChanged | None] = {}  # None: it has ended
 
-    def take(self, event: ChatEvent) -> Changes:
+    def take(self, event: ChatEvent) -> list[AnyChange]:
         """Return the changes for an event of a sub-agent."""
         id = event.chat_id
         match event:
             case Status():
-                return [StatusShown(event)]
+                return [event]
             case ChatStarted() if id not in self._running:
                 above = event.parent_chat_id
                 begun = SubAgentChanged(
@@ -47,7 +45,7 @@ class SubAgents:
             case _:
                 return []
 
-    def stop(self) -> Changes:
+    def stop(self) -> list[AnyChange]:
         """Return the changes for an answer that ends: no sub-agent runs on."""
         return [change for id in reversed(self._running) for change in self._end(id, "aborted")]
 
@@ -56,7 +54,7 @@ class SubAgents:
         id: str,
         status: Literal["done", "waits", "aborted", "failed"],
         text: str | None = None,
-    ) -> Changes:
+    ) -> list[AnyChange]:
         begun = self._running.get(id)
         if begun is None:
             return []

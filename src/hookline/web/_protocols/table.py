@@ -199,24 +199,16 @@ def last_turn(messages: Sequence[Message]) -> Sequence[Message]:
     return messages[at:]
 
 
-def last_calls(messages: Sequence[Message]) -> Sequence[Any]:
+def last_calls(messages: Sequence[Message]) -> Sequence[ToolCall]:
     """Return the calls of the last answer."""
-    for message in reversed(messages):
-        if isinstance(message, AssistantMessage):
-            return message.tool_calls
-        if not isinstance(message, ToolMessage):
-            break
-    return ()
+    answers = [item for item in last_turn(messages) if isinstance(item, AssistantMessage)]
+    return answers[-1].tool_calls if answers else ()
 
 
 def _unanswered(messages: Sequence[Message]) -> int:
     """Return the number of calls without a result; a new user message denies them first."""
-    for results, message in enumerate(reversed(messages)):
-        if isinstance(message, AssistantMessage):
-            return len(message.tool_calls) - results
-        if not isinstance(message, ToolMessage):
-            break
-    return 0
+    results = {item.call_id for item in last_turn(messages) if isinstance(item, ToolMessage)}
+    return len([call for call in last_calls(messages) if call.id not in results])
 
 
 def release_for(

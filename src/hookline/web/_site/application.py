@@ -22,9 +22,17 @@ from hookline import Conversation
 from hookline.errors import HooklineError
 from hookline.runtimes import find_sent
 from hookline.web._http.access import preflight
-from hookline.web._http.asgi import Headers, Receive, Scope, Send
 from hookline.web._http.refused import Refused
-from hookline.web._http.request_reply import Reply, Request, json_reply, refusal
+from hookline.web._http.request_reply import (
+    Headers,
+    Receive,
+    Reply,
+    Request,
+    Scope,
+    Send,
+    json_reply,
+    refusal,
+)
 from hookline.web._http.sse import plain
 from hookline.web._page.files import page_file
 from hookline.web._protocols.incoming import id_of

@@ -12,37 +12,38 @@ from typing import Any, Final
 
 import msgspec
 
-from hookline import ApprovalRequest, AssistantMessage, Image, Source, ToolMessage, Usage
-from hookline.events import ChatEvent, ErrorInfo, Status
+from hookline import (
+    ApprovalRequest,
+    AssistantMessage,
+    Image,
+    Response,
+    Source,
+    ToolMessage,
+    Usage,
+)
+from hookline.events import ChatStarted, ErrorInfo, Status
 from hookline.web._http.sse import FRAME_END, RELOAD, dumps, frame, frame_until
 from hookline.web._protocols.ag_ui.messages import ANSWER_SCHEMA, as_ag_ui, user_as_ag_ui
 from hookline.web._protocols.ai_sdk.encoder import usage_of
 from hookline.web._protocols.answer_changes import (
     Aborted,
     AnyChange,
-    ApprovalPending,
     AttachmentAdded,
-    Begin,
     CallClose,
     CallMore,
     CallOpen,
-    Done,
-    Failed,
-    MessageCommitted,
     PartClose,
     PartMore,
     PartOpen,
-    ResultCommitted,
     SentChanged,
-    StatusShown,
     StepClose,
     StepOpen,
     SubAgentChanged,
     Withdrawn,
     decision_on,
 )
-from hookline.web._protocols.answer_structure import AnswerStructure
-from hookline.web._protocols.error_texts import DescribeError, Mask, retry_of
+from hookline.web._protocols.answer_structure import PartsEncoder
+from hookline.web._protocols.error_texts import DescribeError, retry_of
 from hookline.web._protocols.outgoing_files import address_of
 from hookline.web._runs.backlog import Lagged
 
@@ -50,7 +51,7 @@ VERSION: Final = "1.0"
 STATE: Final = "ag_ui.state"  # the status with the changes of the shared state
 
 
-class AgUiEncoder:
+class AgUiEncoder(PartsEncoder):
     """Encodes the events of one chat as an AG-UI run.
 
     `modern`: the client uses AG-UI 1.0. `messages`: the messages that the client sent, as objects
@@ -58,11 +59,6 @@ class AgUiEncoder:
     `client_results`: the ids of the calls whose results the client sent. `approvals`: whether the
     client may answer approvals.
     """
-
-    media_type = "text/event-stream"
-    """The content type of the response."""
-    headers: tuple[tuple[str, str], ...] = ()
-    """Further headers that the protocol requires."""
 
     def __init__(
         self,
@@ -77,9 +73,8 @@ class AgUiEncoder:
         chat_id: str = "",
         approvals: bool = True,
     ) -> None:
-        self._structure = AnswerStructure(earlier_calls)
+        super().__init__(earlier_calls, describe_error, chat_id)
         self._client_results = frozenset(client_results)
-        self._mask = Mask(describe_error, chat_id=chat_id)
         self._ids = {"threadId": thread_id, "runId": run_id}
         self._modern = modern
         self._may_answer = approvals
@@ -88,40 +83,20 @@ class AgUiEncoder:
         self._reasoning: dict[str, str] = {}  # shown reasoning texts, by id
         self._more = b""  # the frame of a delta of the open part, without its text
         self._started = False
+        self._step: int | None = None  # the open step
         self._text: str | None = None  # the open text message
         self._announced: set[str] = set()  # messages that had a TEXT_MESSAGE_START
         self._attachments: list[bytes] = []  # sent once their message is committed
         self._approvals: list[ApprovalRequest] = []
         self._usage: dict[str, Usage] = {}  # by model
 
-    @property
-    def complete(self) -> bool:
-        """Whether the last frame was written. Later events are dropped."""
-        return self._structure.complete
-
-    def encode(self, event: ChatEvent) -> bytes:
-        """Encode one event; returns no bytes for an event that the protocol does not show."""
-        return self._write(self._structure.feed(self._mask.event(event)))
-
-    def end(self, error: BaseException | None = None, reason: str | None = None) -> bytes:
-        """Close everything that is still open; returns no bytes if the events already ended."""
-        if self.complete:
-            return b""
-        if error is None:
-            return self._write(self._structure.stop(reason))
-        return self._write(self._structure.fail(self._mask.info(error)))
-
     def reload(self) -> bytes:
         """If events were lost, encode the last frames, which ask the client to reload."""
         if self.complete:
             return b""
-        info = ErrorInfo(type="reload", message=RELOAD)
-        return self._write(self._structure.fail(info))
+        return self._write(self._structure.end(ErrorInfo(type="reload", message=RELOAD)))
 
     # ── changes ─────────────────────────────────────────────────────────────────────────────
-
-    def _write(self, changes: list[AnyChange]) -> bytes:
-        return b"".join([self._encode_change(change) for change in changes])
 
     def _encode_change(self, change: AnyChange) -> bytes:
         match change:
@@ -159,32 +134,31 @@ class AgUiEncoder:
     def _encode_progress(self, change: AnyChange) -> bytes:
         """Encode a change that is not about a part of the answer."""
         match change:
-            case Begin():
+            case ChatStarted():
                 return self._begin()
             case StepOpen():
+                self._step = change.number
                 return _event("STEP_STARTED", stepName=f"step {change.number}")
             case StepClose():
-                return self._close_text() + self._bring() + _step_end(change.number)
-            case MessageCommitted():
-                return self._commit_message(change.message)
-            case ResultCommitted():
-                return self._commit_result(change.message)
+                return self._close_text() + self._bring() + self._close_step()
+            case AssistantMessage():
+                return self._commit_message(change)
+            case ToolMessage():
+                return self._commit_result(change)
             case Withdrawn():
                 return self._withdraw(change)
             case SentChanged():
                 return self._sent(change)
-            case StatusShown():
-                return _note(change.event)
+            case Status():
+                return _note(change)
             case SubAgentChanged() if self._modern:
                 return _sub_agent(change)
-            case ApprovalPending():
-                self._approvals.append(change.request)
+            case ApprovalRequest():
+                self._approvals.append(change)
                 return b""
-            case Done():
-                return self._begin() + self._close_text() + self._finished(change)
-            case Aborted() | Failed():
-                step = _step_end(change.step)
-                return self._begin() + self._close_text() + step + self._broken(change)
+            case Response() | Aborted() | ErrorInfo():
+                end = self._close_text() + self._close_step() + self._last(change)
+                return self._begin() + end
             case _:
                 return b""
 
@@ -251,10 +225,7 @@ class AgUiEncoder:
     def _sent(self, change: SentChanged) -> bytes:
         """Send a message that was sent into the chat; a delivered one becomes a message, too."""
         message = user_as_ag_ui(change.message)
-        value: dict[str, Any] = {"status": change.status, "message": message}
-        if change.reason is not None:
-            value["reason"] = change.reason
-        note = _event("CUSTOM", name="message", value=value)
+        note = _event("CUSTOM", name="message", value=change.data(message))
         if change.status != "delivered":
             return note
         self._messages.append(_text(message))
@@ -286,25 +257,31 @@ class AgUiEncoder:
 
     # ── the end ─────────────────────────────────────────────────────────────────────────────
 
-    def _finished(self, change: Done) -> bytes:
+    def _close_step(self) -> bytes:
+        number, self._step = self._step, None
+        return b"" if number is None else _event("STEP_FINISHED", stepName=f"step {number}")
+
+    def _last(self, last: Response | Aborted | ErrorInfo) -> bytes:
+        if isinstance(last, Response):
+            return self._run_finished(self._outcome(last))
+        if isinstance(last, Aborted):
+            return self._run_finished({"type": "cancelled"})
+        more: dict[str, Any] = {"code": "reload"} if last.type == "reload" else {}
+        again = retry_of(last)
+        if again and self._modern:
+            more["metadata"] = {"hookline": again}
+        return _event("RUN_ERROR", message=last.message, **more)
+
+    def _outcome(self, response: Response) -> dict[str, Any]:
         outcome: dict[str, Any] = {"type": "success"}
         if self._approvals:
             interrupts = [
                 _interrupt(request, may_answer=self._may_answer) for request in self._approvals
             ]
             outcome = {"type": "interrupt", "interrupts": interrupts}
-        elif change.response.client_calls:
-            outcome["pendingToolCallIds"] = [call.id for call in change.response.client_calls]
-        return self._run_finished(outcome)
-
-    def _broken(self, change: Aborted | Failed) -> bytes:
-        if isinstance(change, Aborted):
-            return self._run_finished({"type": "cancelled"})
-        more: dict[str, Any] = {"code": "reload"} if change.error.type == "reload" else {}
-        again = retry_of(change.error)
-        if again and self._modern:
-            more["metadata"] = {"hookline": again}
-        return _event("RUN_ERROR", message=change.error.message, **more)
+        elif response.client_calls:
+            outcome["pendingToolCallIds"] = [call.id for call in response.client_calls]
+        return outcome
 
     def _run_finished(self, outcome: dict[str, Any]) -> bytes:
         more: dict[str, Any] = {}
@@ -383,13 +360,6 @@ def _interrupt(request: ApprovalRequest, *, may_answer: bool) -> dict[str, Any]:
 def _text(message: dict[str, Any] | msgspec.Raw) -> msgspec.Raw:
     """Return the JSON text of a message."""
     return message if isinstance(message, msgspec.Raw) else msgspec.Raw(dumps(message))
-
-
-def _step_end(number: int | None) -> bytes:
-    """The end of the step, if one is open."""
-    if number is None:
-        return b""
-    return _event("STEP_FINISHED", stepName=f"step {number}")
 
 
 def _event(type: str, **fields: Any) -> bytes:

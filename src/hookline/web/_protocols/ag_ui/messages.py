@@ -27,6 +27,7 @@ from hookline.web._protocols.client_messages import media, narrow
 from hookline.web._protocols.incoming import (
     Answer,
     Incoming,
+    Outcome,
     SystemPolicy,
     bounded,
     call_id_of,
@@ -39,6 +40,7 @@ from hookline.web._protocols.incoming import (
     objects,
     only,
     optional_id,
+    result_message,
     text_of,
 )
 
@@ -205,17 +207,9 @@ def _assistant(item: dict[str, Any]) -> AssistantMessage:
 
 
 def _result(item: dict[str, Any], call: ToolCall) -> ToolMessage:
-    content = item.get("content")
-    if not isinstance(content, str):
-        content = json_text(content)
-    failed = isinstance(item.get("error"), str)
-    return ToolMessage(
-        id=id_of(item.get("id"), "A message id"),
-        call_id=call.id,
-        name=call.name,
-        text=content,
-        outcome="error" if failed else "ok",
-    )
+    id = id_of(item.get("id"), "A message id")
+    outcome: Outcome = "error" if isinstance(item.get("error"), str) else "ok"
+    return result_message(id, call.id, call.name, item.get("content"), outcome)
 
 
 def parse_ag_ui(body: dict[str, Any], *, system: SystemPolicy = "refuse") -> Incoming:
@@ -224,8 +218,19 @@ def parse_ag_ui(body: dict[str, Any], *, system: SystemPolicy = "refuse") -> Inc
     run_id = id_of(body.get("runId"), "runId")
     items = objects(body.get("messages"), "messages")
     messages = from_ag_ui_messages(items, system=system)
+    results = _results(items)
+    resume = objects(body.get("resume") or [], "resume")
+    answers = dict([_answer(entry) for entry in resume])
+    if len(answers) < len(resume):
+        raise Refused(400, "Send one answer to each approval.")
+    message: UserMessage | None = None
+    if not answers and not results:
+        last = messages.pop() if messages else None
+        if not isinstance(last, UserMessage):
+            raise Refused(400, "The last message must be a user message.")
+        message = not_empty(last)
     version = body.get("protocolVersion")
-    incoming = Incoming(
+    return Incoming(
         conversation_id=thread_id,
         run_id=run_id,
         modern=isinstance(version, str) and version.split(".")[0].isdigit() and version >= "1",
@@ -233,22 +238,13 @@ def parse_ag_ui(body: dict[str, Any], *, system: SystemPolicy = "refuse") -> Inc
             [_snapshot_form(item) for item in items if item.get("role") != "activity"]
         ),
         tools=tuple(objects(body.get("tools") or [], "tools")),
-        results=_results(items),
+        message=message,
+        history=tuple(messages),
+        answers=answers,
+        results=results,
         state=_state(body.get("state")),
         context=tuple(_context(entry) for entry in objects(body.get("context") or [], "context")),
     )
-    resume = objects(body.get("resume") or [], "resume")
-    if resume:
-        answers = dict([_answer(entry) for entry in resume])
-        if len(answers) < len(resume):
-            raise Refused(400, "Send one answer to each approval.")
-        return msgspec.structs.replace(incoming, history=tuple(messages), answers=answers)
-    if incoming.results:
-        return msgspec.structs.replace(incoming, history=tuple(messages))
-    if not messages or not isinstance(messages[-1], UserMessage):
-        raise Refused(400, "The last message must be a user message.")
-    message = not_empty(messages[-1])
-    return msgspec.structs.replace(incoming, message=message, history=tuple(messages[:-1]))
 
 
 def _snapshot_form(item: dict[str, Any]) -> msgspec.Raw:

@@ -94,15 +94,9 @@ class StateSender:
 
     def _change(self, state: dict[str, Any]) -> dict[str, Any] | None:
         before, now = self._last, self._json(state)
-        if before is None:
-            if not now:
-                return None
-            change: dict[str, Any] = {"snapshot": now}
-        else:
-            patch = differences(before, now)
-            if not patch:
-                return None
-            change = {"delta": patch}
+        change = {"snapshot": now} if before is None else {"delta": differences(before, now)}
+        if not any(change.values()):
+            return None
         self._last = now
         return change
 
@@ -134,16 +128,14 @@ def differences(before: Any, after: Any, path: str = "") -> list[dict[str, Any]]
 
 def _of_objects(before: dict[str, Any], after: dict[str, Any], path: str) -> list[dict[str, Any]]:
     operations: list[dict[str, Any]] = []
-    for key, value in before.items():
+    for key in {**before, **after}:
         place = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
-        if key in after:
-            operations += differences(value, after[key], place)
-        else:
+        if key not in after:
             operations.append({"op": "remove", "path": place})
-    for key, value in after.items():
-        if key not in before:
-            place = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
-            operations.append({"op": "add", "path": place, "value": value})
+        elif key not in before:
+            operations.append({"op": "add", "path": place, "value": after[key]})
+        else:
+            operations += differences(before[key], after[key], place)
     return operations
 
 

@@ -13,37 +13,36 @@ from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Any, Final, Literal
 
-from hookline import ApprovalRequest, ToolCall, ToolFailure, ToolMessage, Usage
-from hookline.events import ChatEvent, ErrorInfo, Status, ToolCallFinished
+from hookline import (
+    ApprovalRequest,
+    AssistantMessage,
+    Response,
+    ToolCall,
+    ToolFailure,
+    ToolMessage,
+    Usage,
+)
+from hookline.events import ChatStarted, ErrorInfo, Status, ToolCallFinished
 from hookline.web._http.sse import DONE, FRAME_END, RELOAD, dumps, frame, frame_until
 from hookline.web._protocols.answer_changes import (
     Aborted,
     AnyChange,
-    ApprovalPending,
     AttachmentAdded,
-    Begin,
-    CallDone,
     CallLost,
     CallMore,
     CallOpen,
-    CallReady,
-    Done,
-    Failed,
-    MessageCommitted,
     PartClose,
     PartMore,
     PartOpen,
-    ResultCommitted,
     SentChanged,
-    StatusShown,
     StepClose,
     StepOpen,
     SubAgentChanged,
     Withdrawn,
     decision_on,
 )
-from hookline.web._protocols.answer_structure import AnswerStructure
-from hookline.web._protocols.error_texts import DescribeError, Mask, retry_of
+from hookline.web._protocols.answer_structure import PartsEncoder
+from hookline.web._protocols.error_texts import DescribeError, retry_of
 from hookline.web._protocols.outgoing_files import attachment_part, ui_message
 
 AiSdkVersion = Literal[5, 6, 7]
@@ -55,11 +54,12 @@ FINISH: Final = {
     "length": "length",
     "refusal": "content-filter",
 }
+NOT_FINISHED: Final = "Not finished"
 GOES_ON: Final = {"messageMetadata": {"stopReason": None}}
 """Metadata for a message that continues after an approval. Clients merge it into theirs."""
 
 
-class AiSdkEncoder:
+class AiSdkEncoder(PartsEncoder):
     """Encodes the events of one chat as a UI message stream.
 
     `message_id` is the id of the message that this answer continues after approvals, and
@@ -71,9 +71,7 @@ class AiSdkEncoder:
     client may answer approvals; if not, the metadata of the message says so.
     """
 
-    media_type = "text/event-stream"
-    """The content type of the response."""
-    headers: tuple[tuple[str, str], ...] = (("x-vercel-ai-ui-message-stream", "v1"),)
+    headers = (("x-vercel-ai-ui-message-stream", "v1"),)
     """Further headers that the protocol requires."""
 
     def __init__(
@@ -89,9 +87,8 @@ class AiSdkEncoder:
         chat_id: str = "",
         approvals: bool = True,
     ) -> None:
-        self._structure = AnswerStructure(earlier_calls)
+        super().__init__(earlier_calls, describe_error, chat_id)
         self._denied = frozenset(denied)
-        self._mask = Mask(describe_error, chat_id=chat_id)
         self._version = ai_sdk_version
         self._message_id = message_id
         self._may_answer = approvals
@@ -104,34 +101,14 @@ class AiSdkEncoder:
         self._attachments: list[bytes] = []  # sent once their message is committed
         self._raw: dict[str, ToolCall] = {}  # calls whose arguments are not a JSON object
 
-    @property
-    def complete(self) -> bool:
-        """Whether the last frame was written. Later events are dropped."""
-        return self._structure.complete
-
-    def encode(self, event: ChatEvent) -> bytes:
-        """Encode one event; returns no bytes for an event that the protocol does not show."""
-        return self._write(self._structure.feed(self._mask.event(event)))
-
-    def end(self, error: BaseException | None = None, reason: str | None = None) -> bytes:
-        """Close everything that is still open; returns no bytes if the events already ended."""
-        if self.complete:
-            return b""
-        if error is None:
-            return self._write(self._structure.stop(reason))
-        return self._write(self._structure.fail(self._mask.info(error)))
-
     def reload(self) -> bytes:
         """If events were lost, encode the last frames, which ask the client to reload."""
         if self.complete:
             return b""
         sign = self._begin(self._expected) + _chunk("data-reload", data={}, transient=True)
-        return sign + self._write(self._structure.fail(ErrorInfo(type="Error", message=RELOAD)))
+        return sign + self._write(self._structure.end(ErrorInfo(type="Error", message=RELOAD)))
 
     # ── changes ─────────────────────────────────────────────────────────────────────────────
-
-    def _write(self, changes: list[AnyChange]) -> bytes:
-        return b"".join([self._encode_change(change) for change in changes])
 
     def _encode_change(self, change: AnyChange) -> bytes:
         match change:
@@ -153,10 +130,10 @@ class AiSdkEncoder:
                 )
             case CallMore():
                 return _chunk("tool-input-delta", toolCallId=change.id, inputTextDelta=change.text)
-            case CallReady():
-                return self._ready(change.call)
-            case CallDone():
-                return self._begin(None) + self._done(change.event)
+            case ToolCall():
+                return self._ready(change)
+            case ToolCallFinished():
+                return self._begin(None) + self._done(change)
             case CallLost():
                 return self._close_lost(change)
             case _:
@@ -165,10 +142,10 @@ class AiSdkEncoder:
     def _encode_progress(self, change: AnyChange) -> bytes:
         """Encode a change that is not about a part of the answer."""
         match change:
-            case MessageCommitted():
+            case AssistantMessage():
                 return self._end_texts()
-            case ResultCommitted():
-                return self._decision(change.message)
+            case ToolMessage():
+                return self._decision(change)
             case StepOpen():
                 before = self._begin(change.message) + self._end_texts() + self._close_step()
                 self._open = True
@@ -177,21 +154,21 @@ class AiSdkEncoder:
                 return self._end_texts() + self._close_step()
             case Withdrawn():
                 return self._withdraw(change)
-            case Begin():
-                self._expected = f"{change.event.chat_id}.{self._first}"
+            case ChatStarted():
+                self._expected = f"{change.chat_id}.{self._first}"
                 return b""
             case SentChanged():
                 return self._begin(self._expected) + _sent(change)
             case SubAgentChanged():
                 return self._begin(self._expected) + _sub_agent(change)
-            case StatusShown():
-                return self._begin(self._expected) + _status(change.event)
-            case ApprovalPending():
+            case Status():
+                return self._begin(self._expected) + _status(change)
+            case ApprovalRequest():
                 # A client knows no calls of sub-agents.
-                if self._version < 6 or change.request.path:
+                if self._version < 6 or change.path:
                     return b""
-                return self._begin(None) + _approval(change.request)
-            case Done() | Aborted() | Failed():
+                return self._begin(None) + _approval(change)
+            case Response() | Aborted() | ErrorInfo():
                 return self._begin(None) + self._end_texts() + self._last(change) + DONE
             case _:
                 return b""
@@ -229,35 +206,20 @@ class AiSdkEncoder:
         if call.raw is not None:
             self._raw[call.id] = call  # sent together with its error
             return b""
-        return _chunk(
-            "tool-input-available", toolCallId=call.id, toolName=call.name, input=call.arguments
-        )
+        return _input(call.id, call.name, call.arguments)
 
     def _done(self, event: ToolCallFinished) -> bytes:
-        call = self._raw.pop(event.call_id, None)
-        result = event.result
+        id, result = event.call_id, event.result
+        call = self._raw.pop(id, None)
         if not isinstance(result, ToolFailure):
-            if call is not None:
-                data = _chunk(
-                    "tool-input-available", toolCallId=call.id, toolName=call.name, input={}
-                )
-            else:
-                data = b""
-            return data + _chunk(
-                "tool-output-available", toolCallId=event.call_id, output=result.value
-            )
+            available = b"" if call is None else _input(id, call.name, {})
+            return available + _chunk("tool-output-available", toolCallId=id, output=result.value)
         if call is not None:
-            return _chunk(
-                "tool-input-error",
-                toolCallId=call.id,
-                toolName=call.name,
-                input=call.raw,
-                errorText=result.message,
-            )
+            return _input_error(id, call.name, call.raw, result.message)
         # A client accepts a denial only for a call that asked; other refusals are sent as errors.
-        if event.outcome == "denied" and event.call_id in self._denied and self._version >= 6:
-            return _chunk("tool-output-denied", toolCallId=event.call_id)
-        return _chunk("tool-output-error", toolCallId=event.call_id, errorText=result.message)
+        if event.outcome == "denied" and id in self._denied and self._version >= 6:
+            return _chunk("tool-output-denied", toolCallId=id)
+        return _chunk("tool-output-error", toolCallId=id, errorText=result.message)
 
     def _decision(self, message: ToolMessage) -> bytes:
         decision = decision_on(message)
@@ -268,40 +230,44 @@ class AiSdkEncoder:
 
     def _close_lost(self, change: CallLost) -> bytes:
         call = self._raw.pop(change.id, None)
-        fields: dict[str, Any] = {"toolCallId": change.id, "errorText": "Not finished"}
         if change.ready and call is None:
-            return _chunk("tool-output-error", **fields)
-        input: Any = call.raw if call is not None else {}
-        return _chunk("tool-input-error", toolName=change.name, input=input, **fields)
+            return _chunk("tool-output-error", toolCallId=change.id, errorText=NOT_FINISHED)
+        input: Any = {} if call is None else call.raw
+        return _input_error(change.id, change.name, input, NOT_FINISHED)
 
     def _withdraw(self, change: Withdrawn) -> bytes:
         """Withdraw parts and calls. Version 6 cannot: mark texts as withdrawn, and close calls."""
         if self._version >= 7:
             return _chunk("reset-step")
         out = [self._end_texts(withdrawn=True)]
-        for id, name in change.calls:
-            fields: dict[str, Any] = {"toolCallId": id, "toolName": name, "input": {}}
-            out.append(_chunk("tool-input-error", **fields, errorText="Withdrawn"))
+        out += [_input_error(id, name, {}, "Withdrawn") for id, name in change.calls]
         return b"".join(out)
 
-    def _last(self, change: Done | Aborted | Failed) -> bytes:
-        if isinstance(change, Done):
-            response = change.response
-            waits = bool(response.pending or response.client_calls)
-            reason = "tool-calls" if waits else FINISH.get(response.finish_reason or "", "other")
-            metadata: dict[str, Any] = {"usage": usage_of(response.usage)}
-            if response.pending and not self._may_answer:
+    def _last(self, last: Response | Aborted | ErrorInfo) -> bytes:
+        if isinstance(last, Response):
+            waits = bool(last.pending or last.client_calls)
+            reason = "tool-calls" if waits else FINISH.get(last.finish_reason or "", "other")
+            metadata: dict[str, Any] = {"usage": usage_of(last.usage)}
+            if last.pending and not self._may_answer:
                 metadata["approvals"] = False
-            if response.stop_reason is not None:
-                metadata["stopReason"] = response.stop_reason
+            if last.stop_reason is not None:
+                metadata["stopReason"] = last.stop_reason
             return _chunk("finish", finishReason=reason, messageMetadata=metadata)
-        if isinstance(change, Aborted):
-            extra = {"reason": change.reason} if change.reason else {}
+        if isinstance(last, Aborted):
+            extra = {"reason": last.reason} if last.reason else {}
             return _chunk("abort", **extra) + self._close_step()
-        again = retry_of(change.error)
+        again = retry_of(last)
         advice = _chunk("data-error", data=again, transient=True) if again else b""
-        error = advice + _chunk("error", errorText=change.error.message)
+        error = advice + _chunk("error", errorText=last.message)
         return error + self._close_step() + _chunk("finish", finishReason="error")
+
+
+def _input(id: str, name: str, input: Any) -> bytes:
+    return _chunk("tool-input-available", toolCallId=id, toolName=name, input=input)
+
+
+def _input_error(id: str, name: str, input: Any, text: str) -> bytes:
+    return _chunk("tool-input-error", toolCallId=id, toolName=name, input=input, errorText=text)
 
 
 def _approval(request: ApprovalRequest) -> bytes:
@@ -328,9 +294,7 @@ def _status(event: Status) -> bytes:
 
 def _sent(change: SentChanged) -> bytes:
     """Encode a message that was sent into the chat. Only a delivered one is part of the answer."""
-    data: dict[str, Any] = {"status": change.status, "message": ui_message(change.message)}
-    if change.reason is not None:
-        data["reason"] = change.reason
+    data = change.data(ui_message(change.message))
     if change.status == "delivered":
         return _chunk("data-message", id=change.message.id, data=data)
     return _chunk("data-message", data=data, transient=True)
@@ -382,7 +346,7 @@ def chunks_of(message: dict[str, Any]) -> bytes:
 
 def _call_chunks(name: str, part: dict[str, Any]) -> bytes:
     id = part["toolCallId"]
-    call = _chunk("tool-input-available", toolCallId=id, toolName=name, input=part["input"])
+    call = _input(id, name, part["input"])
     match part["state"]:
         case "output-available":
             return call + _chunk("tool-output-available", toolCallId=id, output=part["output"])

@@ -57,20 +57,18 @@ def parse_native(body: dict[str, Any]) -> Incoming:
     answering = "answers" in fields or "results" in fields
     if answering + regenerate + ("message" in fields) != 1:
         raise Refused(400, "Send exactly one of: message; answers and results; regenerate.")
-    if answering:
-        answers = _answers(fields.get("answers", {}))
-        results = _results(fields.get("results", {}))
-        if not answers and not results:
-            raise Refused(400, "There must be at least one answer or result.")
-        return Incoming(
-            conversation_id=conversation_id, answers=answers, results=results, history=history
-        )
+    answers = _answers(fields.get("answers", {}))
+    results = _results(fields.get("results", {}))
+    if answering and not answers and not results:
+        raise Refused(400, "There must be at least one answer or result.")
     return Incoming(
         conversation_id=conversation_id,
-        message=None if regenerate else parse_user_message(fields.get("message")),
+        message=parse_user_message(fields["message"]) if "message" in fields else None,
         history=history,
+        answers=answers,
+        results=results,
         regenerate=regenerate,
-        message_id=optional_id(fields.get("messageId"), "messageId"),
+        message_id=None if answering else optional_id(fields.get("messageId"), "messageId"),
     )
 
 

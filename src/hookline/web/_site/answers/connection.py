@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Final
 
-from hookline.web._http.asgi import ASGIMessage, Headers, Receive, Send
+from hookline.web._http.request_reply import ASGIMessage, Headers, Receive, Send
 from hookline.web._http.sse import KEEP_ALIVE, OPEN
 from hookline.web._protocols.native.encoder import NativeEncoder
 from hookline.web._protocols.table import Encoder

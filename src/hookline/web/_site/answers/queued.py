@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from hookline.web._http.asgi import Headers, Receive, Send
-from hookline.web._http.request_reply import Request
+from hookline.web._http.request_reply import Headers, Receive, Request, Send
 from hookline.web._protocols.incoming import Incoming
 from hookline.web._protocols.table import Protocol, encoder_for
 from hookline.web._runs.backlog import Reader, RunView

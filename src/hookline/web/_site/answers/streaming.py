@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from hookline import HookBus
-from hookline.web._http.asgi import Headers, Receive, Send
+from hookline.web._http.request_reply import Headers, Receive, Send
 from hookline.web._protocols.table import ENCODERS, Protocol, encoder_for
 from hookline.web._runs.backlog import Reader
 from hookline.web._runs.hook_points import OnClientAttached, OnClientDetached
