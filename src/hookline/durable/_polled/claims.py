@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
 from typing import Final, NamedTuple
 
-from hookline.durable._polled.database import Database, Row, Statement, Work
+from hookline.durable._polled.database import Database, Statement, Work
 from hookline.durable._shared.deaths import MAX_DEATHS, TRIAL, Toll, outcome_of
 from hookline.durable._shared.same_machine import is_gone
 from hookline.durable._urls import Policy
@@ -132,7 +131,7 @@ class Claims:
 
     def claim(
         self, prefix: str, limit: int, fit: tuple[object, ...], selection: Selection
-    ) -> Generator[Statement, list[Row], list[tuple[Claim, int]]]:
+    ) -> Work[list[tuple[Claim, int]]]:
         """Claim ready jobs; returns them, each with the number of messages with answers.
 
         They are either suspects, which come first, or none of them is a suspect.
@@ -172,7 +171,7 @@ class Claims:
 
     def _choose(
         self, which: str, limit: int, fit: tuple[object, ...], per_key: int | None
-    ) -> Generator[Statement, list[Row], list[str]]:
+    ) -> Work[list[str]]:
         """Return the next ready jobs, locked; at most `per_key` of each key run then."""
         where, values = f"{FIT} AND {which}", (self._queue, *fit, limit)
         running: dict[str, int] = {}
@@ -226,7 +225,7 @@ class Claims:
             )
             await self._database.fetch(sql, self._queue, list(ids), list(owners))
 
-    def sweep(self, selection: Selection) -> Generator[Statement, list[Row], list[tuple[str, int]]]:
+    def sweep(self, selection: Selection) -> Work[list[tuple[str, int]]]:
         """Free the jobs whose claims have lapsed, and count the deaths of their lives.
 
         Returns the jobs that were quarantined, with their deaths.

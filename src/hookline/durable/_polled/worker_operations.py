@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Generator
+from collections.abc import Collection
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -124,7 +124,7 @@ class Jobs(ClientOperations):
         Returns False if its job has not been taken from it.
         """
 
-        def work() -> Generator[Statement, list[Row], bool]:
+        def work() -> Work[bool]:
             sql = (
                 "UPDATE hookline_job_life SET ending = 'lost' WHERE queue = $1 AND id = $2 "
                 "AND owner = $3 AND ending IN ('died', 'lapsed') RETURNING counts"
@@ -191,7 +191,7 @@ class Jobs(ClientOperations):
         no answer: its time has expired.
         """
 
-        def work() -> Generator[Statement, list[Row], str | None]:
+        def work() -> Work[str | None]:
             if default is None:
                 mine = "SELECT id FROM hookline_job WHERE queue = $1 AND id = $2 AND owner = $3"
             else:
@@ -236,7 +236,7 @@ class Jobs(ClientOperations):
         With `forgive`, its deaths are forgotten: this life has made progress, and ended well.
         """
 
-        def work() -> Generator[Statement, list[Row], bool]:
+        def work() -> Work[bool]:
             sql = (
                 "UPDATE hookline_job SET owner = NULL, lease = NULL, resting = TRUE, wake = $4, "
                 f"{forgiven('$5')} WHERE queue = $1 AND id = $2 AND owner = $3 "
