@@ -27,10 +27,9 @@ from hookline.durable._shared.deaths import MAX_DEATHS
 from hookline.durable._shared.extra import needed
 from hookline.durable._shared.same_machine import LastCall
 from hookline.durable._urls import Policy
-from hookline.durable.restate._admin import address_for, listen
+from hookline.durable.restate._admin import Admin, address_for, listen
 from hookline.durable.restate._death_reports import Reports
 from hookline.durable.restate._operator_requests import OperatorRequests
-from hookline.durable.restate._requests import Ingress
 from hookline.errors import StoreError, UsageError
 from hookline.points import as_tuple
 from hookline.runtimes import Journal
@@ -110,9 +109,6 @@ class Worker:
         keys = list(as_tuple("identity_keys", identity_keys))
         self._app = restate.app(services, protocol="bidi", identity_keys=keys)
         self._relay = relay
-        self._url = url
-        self._admin = admin
-        self._name = name
         self._bind = bind
         self._advertise = advertise
         self._calls: set[asyncio.Task[Any]] = set()
@@ -194,11 +190,8 @@ class Worker:
         """
         await self._serve(asyncio.Event())
 
-    async def _work(self, url: str, serving: asyncio.Future[Any], up: asyncio.Event) -> None:
+    async def _work(self, admin: Admin, serving: asyncio.Future[Any], up: asyncio.Event) -> None:
         """Register with Restate, then adopt chats of workers that are gone, until stopped."""
-        ingress = Ingress(url, "", {})
-        uri = self._advertise or address_for(self._bind, url)
-        admin = ingress.admin(self._admin, self._name, uri)
         stopping = asyncio.ensure_future(self._stopping.wait())
         work = asyncio.ensure_future(admin.register())
         try:
@@ -212,16 +205,16 @@ class Worker:
             stopping.cancel()
             work.cancel()
             await asyncio.wait([work])
-            await ingress.aclose()
 
     async def _serve(self, up: asyncio.Event) -> None:
-        if self._url is None:
+        if self._reports is None:
             raise UsageError(
-                f"url={self._url!r} must be the URL of Restate's ingress, as in "
+                "url=None must be the URL of Restate's ingress, as in "
                 "chats(agent, 'http://127.0.0.1:8080'); or serve the application with hypercorn"
             )
         hypercorn = needed("hypercorn")
         needed("hypercorn.asyncio")
+        admin = Admin(self._reports, self._advertise or address_for(self._bind, self._reports.url))
         listener = listen(self._bind)
         config = hypercorn.Config()
         config.bind = [f"fd://{listener.detach()}"]  # hypercorn closes it
@@ -233,7 +226,7 @@ class Worker:
             hypercorn.asyncio.serve(self, config, shutdown_trigger=over.wait)
         )
         try:
-            await self._work(self._url, serving, up)
+            await self._work(admin, serving, up)
             if serving.done():
                 serving.result()
             elif self._calls:
@@ -249,6 +242,7 @@ class Worker:
                 await asyncio.wait(self._calls, timeout=0.1)
             over.set()
             await asyncio.wait([serving])
+            await self._reports.aclose()
 
 
 def _check(concurrency: int, max_deaths: int, bind: str, advertise: str | None) -> None:
