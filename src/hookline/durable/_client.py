@@ -150,13 +150,12 @@ class Client:
         Raises ApprovalError if an approval is not pending, or was answered before. After this
         error, none of the answers counts. Raises UsageError for an id that no chat can have.
         """
+        encoded: dict[str, str] = {}
         for id, decision in answers.items():
             if not isinstance(decision, (Approve, Deny)):  # pyright: ignore
                 raise ApprovalError(
                     f"the answer to {id!r} must be Approve() or Deny(), not {decision!r}"
                 )
-        encoded: dict[str, str] = {}
-        for id, decision in answers.items():
             try:
                 encoded[id] = encode_decision(decision)
                 read_decision(encoded[id])  # what no worker can read would break the chat
@@ -198,8 +197,10 @@ class Client:
         except (TypeError, ValueError) as exc:
             raise UsageError(f"message={message!r} must be JSON: {exc}; pass JSON data") from exc
         most = MAX_QUEUED
-        sending = await self._operations.send(chat_id, id, body, most, interrupts)
-        while sending in ("repeated", "full"):
+        while True:
+            sending = await self._operations.send(chat_id, id, body, most, interrupts)
+            if sending not in ("repeated", "full"):
+                break
             messages = await self.sent(chat_id)
             if sending == "repeated":
                 return next(known for known in messages if known.message.id == id)
@@ -207,7 +208,6 @@ class Client:
             if decided + MAX_QUEUED == most:
                 break
             most = decided + MAX_QUEUED
-            sending = await self._operations.send(chat_id, id, body, most, interrupts)
         reasons = {"over": TOO_LATE, "full": f"{MAX_QUEUED} messages wait already"}
         return ChatMessage(
             message=sent.message,

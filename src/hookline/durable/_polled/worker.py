@@ -200,7 +200,7 @@ class Worker:
             await self._jobs.leave(claim.id, owner)
 
     async def _lose(self, id: str, owner: str) -> None:
-        self._metrics.lose(await lose(self._jobs, id, owner))
+        self._metrics.add("leases_lost", await lose(self._jobs, id, owner))
 
     async def _begin(self, claim: Claim) -> None:
         log = Log(self._jobs, claim, self._poll)
@@ -221,7 +221,7 @@ class Worker:
         if claim.ending in ("died", "lapsed", "lost"):
             verb = "was taken over from a worker that gave no sign of life"
         logger.info("durable chat %s %s: life %d", claim.id, verb, journal.number)
-        self._metrics.begin(claim.ending)
+        self._metrics.add("lives", previous=claim.ending or "none")
         journal.on_call = lambda: self._last_call.note(claim.id)
         life = self._lives[claim.owner] = Life(claim, log, journal)
         if self._until is not None:
@@ -255,7 +255,7 @@ class Worker:
     async def _refuse(self, log: Log, exc: Exception) -> None:
         if await refuse(log, exc):
             self._refusals.add(log.id)
-            self._metrics.refuse()
+            self._metrics.add("refused")
 
     # ── jobs ────────────────────────────────────────────────────────────────────────────────
 

@@ -40,15 +40,8 @@ class Signs(NamedTuple):
 class Jobs(ClientOperations):
     """The jobs of one queue, as workers see them."""
 
-    def __init__(
-        self,
-        database: Database,
-        queue: str,
-        poll: float,
-        lease: float = 3.0,
-        max_queued: int | None = None,
-    ) -> None:
-        super().__init__(database, queue, poll, max_queued)
+    def __init__(self, database: Database, queue: str, poll: float, lease: float = 3.0) -> None:
+        super().__init__(database, queue, poll)
         self._claims = Claims(queue, database, lease)
         self._lease = lease
         self._worker: str | None = None

@@ -19,6 +19,7 @@ from hookline import Agent
 from hookline.durable._client import Client
 from hookline.durable._job import MakeDeps, Relay
 from hookline.durable._polled.claims import selection_of
+from hookline.durable._polled.client_operations import ClientOperations
 from hookline.durable._polled.worker import MONTH, Worker
 from hookline.durable._polled.worker_operations import Jobs
 from hookline.durable._shared.deaths import MAX_DEATHS
@@ -40,7 +41,7 @@ class Chats(Client):
         poll: float = 0.1,
         max_queued: int | None = None,
     ) -> None:
-        super().__init__(Jobs(Connections(url), queue, poll, max_queued=max_queued))
+        super().__init__(ClientOperations(Connections(url), queue, poll, max_queued))
 
 
 def chats(

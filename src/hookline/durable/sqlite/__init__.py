@@ -20,6 +20,7 @@ from hookline import Agent
 from hookline.durable._client import Client
 from hookline.durable._job import MakeDeps, Relay
 from hookline.durable._polled.claims import selection_of
+from hookline.durable._polled.client_operations import ClientOperations
 from hookline.durable._polled.worker import MONTH, Worker
 from hookline.durable._polled.worker_operations import Jobs
 from hookline.durable._shared.deaths import MAX_DEATHS
@@ -43,7 +44,7 @@ class Chats(Client):
         synchronous: Literal["FULL", "NORMAL"] = "FULL",
     ) -> None:
         database = File(file_of(file), synchronous)
-        super().__init__(Jobs(database, queue, poll, max_queued=max_queued))
+        super().__init__(ClientOperations(database, queue, poll, max_queued))
 
 
 def chats(
