@@ -208,11 +208,6 @@ class Past:
         return self._order[self.position].key if self.position < self.total else None
 
     @property
-    def lines(self) -> Sequence[Line]:
-        """All recorded ends of steps, in their order."""
-        return self._order
-
-    @property
     def rest(self) -> list[str]:
         """The names of the steps whose ends are yet to be replayed."""
         return [line.key for line in self._order[self.position :]]

@@ -84,9 +84,10 @@ class Journal:
         """The chat's id."""
         self.log = log
         """The log that records the chat."""
-        self.past = Past(read_log(chat_id, batches))
+        lines = read_log(chat_id, batches)
+        self.past = Past(lines)
         """The record of earlier lives."""
-        self._answered = set(_answered_calls(self.past.lines))
+        self._answered = set(_answered_calls(lines))
         self.number = self.past.lives + 1
         """The number of this life of the chat, counted from 1."""
         unique = LOCAL.new_id()  # two lives may get the same number

@@ -23,8 +23,10 @@ FIT: Final = (
     f"{READY} AND {MINE} AND (CAST($3 AS text) IS NULL OR version IS NULL OR version = $3) "
     f"AND id <> ALL($4) AND NOT {DRAINED}"
 )
-
-
+ONE_DEATH_LESS: Final = (
+    "deaths = CASE WHEN deaths > 0 THEN deaths - 1 ELSE 0 END, "
+    "stalls = CASE WHEN stalls > 0 THEN stalls - 1 ELSE 0 END"
+)
 _RECORDS: Final = (
     "SELECT id, data, at FROM hookline_job_log WHERE queue = $1 AND id = ANY($2) ORDER BY id, n"
 )
@@ -93,8 +95,6 @@ def selection_of(
         raise UsageError(f"policy={policy!r} must be 'upgrade' or 'pin'")
     if policy == "pin" and version is None:
         raise UsageError(f"policy={policy!r} needs version=; pass the version of your code")
-    if max_deaths < 1:
-        raise UsageError(f"max_deaths={max_deaths!r} must be at least 1")
     if per_key is not None and per_key < 1:
         raise UsageError(f"per_key={per_key!r} must be at least 1, or None")
     return Selection(version=version, pin=policy == "pin", per_key=per_key, max_deaths=max_deaths)
@@ -284,9 +284,7 @@ class Claims:
         rows = yield Statement(sql, (self._queue, ids))
         workers = list({worker_of(row[0], self._database.boot) for row in rows})
         sql = (
-            "UPDATE hookline_job SET suspect = NULL, "
-            "deaths = CASE WHEN deaths > 0 THEN deaths - 1 ELSE 0 END, "
-            "stalls = CASE WHEN stalls > 0 THEN stalls - 1 ELSE 0 END "
+            f"UPDATE hookline_job SET suspect = NULL, {ONE_DEATH_LESS} "
             "WHERE queue = $1 AND id <> ALL($2) AND suspect = ANY($3) AND outcome IS NULL"
         )
         yield Statement(sql, (self._queue, ids, workers))

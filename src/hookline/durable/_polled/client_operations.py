@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import wraps
+from types import CoroutineType
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+import msgspec
 
 from hookline.durable._job import fields_of
 from hookline.durable._polled.claims import DRAINED, FIRST, READY
@@ -31,15 +34,16 @@ _STATE: Final = (
     "WHEN EXISTS (SELECT 1 FROM hookline_job_question q WHERE q.queue = j.queue AND q.id = j.id "
     "AND q.answer IS NULL) THEN 'waiting' ELSE 'queued' END"
 )
+# Its parameters are the queue and the fields of a Query.
 _LIST: Final = f"""
     SELECT id, state, agent, key, conversation, version, created, ended, deaths FROM (
         SELECT id, {_STATE} AS state, agent, key, conversation, version, created, ended, deaths
         FROM hookline_job j WHERE queue = $1
-        AND (CAST($2 AS text) IS NULL OR id = $2) AND (CAST($3 AS text) IS NULL OR agent = $3)
-        AND (CAST($4 AS text) IS NULL OR key = $4)
-        AND (CAST($5 AS text) IS NULL OR substr(conversation, 1, length($5)) = $5)
-        AND (CAST($6 AS double precision) IS NULL OR created < $6)
-    ) chat WHERE CAST($7 AS text) IS NULL OR state = $7 ORDER BY created, id LIMIT $8
+        AND (CAST($2 AS text) IS NULL OR id = $2) AND (CAST($4 AS text) IS NULL OR agent = $4)
+        AND (CAST($5 AS text) IS NULL OR key = $5)
+        AND (CAST($6 AS text) IS NULL OR substr(conversation, 1, length($6)) = $6)
+        AND (CAST($7 AS double precision) IS NULL OR created < $7)
+    ) chat WHERE CAST($3 AS text) IS NULL OR state = $3 ORDER BY created, id LIMIT $8
 """
 
 
@@ -49,7 +53,7 @@ class _NotPending(Exception):
 
 def _transaction(
     work: Callable[Concatenate[ClientOperations, str, P], Work[T]],
-) -> Callable[Concatenate[ClientOperations, str, P], Coroutine[Any, Any, T]]:
+) -> Callable[Concatenate[ClientOperations, str, P], CoroutineType[Any, Any, T]]:
     """Run the work on a job as one transaction, which raises UsageError for an unknown job."""
 
     @wraps(work)
@@ -63,11 +67,11 @@ def _transaction(
         await self.check_exists(f"there is no durable chat {id!r}")
         return await self.database.run(on_job)
 
-    return run
+    return run  # type: ignore[return-value]  # for mypy, it returns any kind of coroutine
 
 
 class ClientOperations:
-    """The jobs of one queue, as clients see them."""
+    """The jobs of one queue, as clients see them; `Operations` describes the methods."""
 
     def __init__(
         self, database: Database, queue: str, poll: float, max_queued: int | None = None
@@ -102,18 +106,8 @@ class ClientOperations:
         await self.database.prepare()
         if self._max_queued is not None:
             await self._check_room(id, self._max_queued)
-        fields = fields_of(job)
-        item = (
-            self.queue,
-            id,
-            job,
-            fields.agent,
-            fields.conversation,
-            fields.key,
-            fields.priority,
-            fields.trace,
-        )
-        return await self.database.apply(ADD, item)
+        fields = msgspec.structs.astuple(fields_of(job))  # in the order of the columns of ADD
+        return await self.database.apply(ADD, (self.queue, id, job, *fields))
 
     async def _check_room(self, id: str, limit: int) -> None:
         sql = f"SELECT count(*) FROM (SELECT 1 FROM hookline_job WHERE {READY} {FIRST} LIMIT $2) _"
@@ -122,7 +116,6 @@ class ClientOperations:
             raise QueueFullError(id, limit)
 
     async def result(self, id: str) -> str:
-        """Wait for the outcome of a job; raises UsageError if there is no job with this id."""
         await self.check_exists(f"there is no durable chat {id!r}")
         outcome = await self._waiters.wait(id)
         if outcome is None:
@@ -137,7 +130,6 @@ class ClientOperations:
 
     @_transaction
     def questions(self, id: str) -> Work[list[str]]:
-        """Return the questions that wait for an answer; raises UsageError for an unknown job."""
         sql = (
             "SELECT body FROM hookline_job_question WHERE queue = $1 AND id = $2 "
             "AND answer IS NULL AND EXISTS (SELECT 1 FROM hookline_job "
@@ -148,10 +140,6 @@ class ClientOperations:
     async def answer(
         self, id: str, answers: dict[str, str], trace: str | None = None
     ) -> str | None:
-        """Answer all questions or none; returns the first id that is not pending.
-
-        Raises UsageError if there is no job with this id.
-        """
         try:
             await self._answer(id, answers, trace)
         except _NotPending as exc:
@@ -179,10 +167,6 @@ class ClientOperations:
 
     @_transaction
     def abort(self, id: str, reason: str) -> Work[bool]:
-        """Request an abort, with the reason as JSON; False if the job is done.
-
-        Raises UsageError if there is no job with this id.
-        """
         sql = (
             "UPDATE hookline_job SET abort = coalesce(abort, $3), "
             "aborted = coalesce(aborted, TIME()), resting = FALSE, wake = NULL "
@@ -192,11 +176,6 @@ class ClientOperations:
 
     @_transaction
     def send(self, id: str, message: str, body: str, most: int, interrupts: bool) -> Work[Sending]:
-        """Queue a message for a job, unless the job is over or has `most` messages.
-
-        `message` is the id of the message. If it `interrupts`, the worker is told at once.
-        Raises UsageError if there is no job with this id.
-        """
         # The job first: nobody else gets the same number, and the job does not end meanwhile.
         sql = (
             "UPDATE hookline_job SET answers = answers + $3 WHERE queue = $1 AND id = $2 "
@@ -223,7 +202,6 @@ class ClientOperations:
 
     @_transaction
     def discard(self, id: str, outcome: str, state: State) -> Work[bool]:
-        """Store the outcome of a job that no life holds; False if one does, or if it is over."""
         sql = (
             "UPDATE hookline_job SET owner = NULL, lease = NULL, resting = FALSE, wake = NULL, "
             "outcome = $3, state = $4, ended = TIME() WHERE queue = $1 AND id = $2 "
@@ -232,27 +210,15 @@ class ClientOperations:
         return bool((yield Statement(sql, (self.queue, id, outcome, state))))
 
     async def chats(self, query: Query) -> list[ChatStatus]:
-        """Return the chats that match, the oldest first."""
         if not await self.database.exists():
             return []
-        rows = await self.database.fetch(
-            _LIST,
-            self.queue,
-            query.id,
-            query.agent,
-            query.key,
-            query.conversation,
-            query.before,
-            query.state,
-            query.limit,
-            reads=True,
-        )
+        values = msgspec.structs.astuple(query)
+        rows = await self.database.fetch(_LIST, self.queue, *values, reads=True)
         names = ChatStatus.__struct_fields__
         return [ChatStatus(**dict(zip(names, row, strict=True))) for row in rows]
 
     @_transaction
     def retry(self, id: str) -> Work[bool]:
-        """Queue a quarantined job again; raises UsageError if there is no job with this id."""
         sql = (
             "UPDATE hookline_job SET outcome = NULL, state = NULL, ended = NULL, deaths = 0, "
             "stalls = 0, suspect = NULL, resting = FALSE, wake = NULL "
@@ -262,7 +228,6 @@ class ClientOperations:
 
     @_transaction
     def delete(self, id: str) -> Work[bool]:
-        """Delete a job that is over; raises UsageError if there is no job with this id."""
         sql = "SELECT id FROM hookline_job WHERE queue = $1 AND id = $2 AND outcome IS NOT NULL"
         rows = yield Statement(sql, (self.queue, id))
         yield from self._delete([row[0] for row in rows])
@@ -274,7 +239,6 @@ class ClientOperations:
             yield Statement(sql, (self.queue, ids))
 
     async def cleanup(self, before: float) -> int:
-        """Delete all jobs that ended before this time; returns their number."""
         sql = (
             "SELECT id FROM hookline_job WHERE queue = $1 AND ended < $2 "
             "AND state <> 'quarantined' ORDER BY ended LIMIT $3 FOR UPDATE SKIP LOCKED"
@@ -282,7 +246,6 @@ class ClientOperations:
         return await self._delete_all(Statement(sql, (self.queue, before, _DELETED)))
 
     async def forget(self, conversation: str) -> int:
-        """Delete the jobs of a conversation that no life holds; returns their number."""
         sql = (
             "SELECT id FROM hookline_job WHERE queue = $1 AND conversation = $2 "
             "AND NOT HELD() LIMIT $3 FOR UPDATE SKIP LOCKED"
@@ -311,7 +274,6 @@ class ClientOperations:
             await asyncio.sleep(0.01)  # others have their turn
 
     async def drain(self) -> None:
-        """Let no worker take a job of this queue until `resume`."""
         await self.database.prepare()
         sql = (
             "INSERT INTO hookline_job_drain (queue, since) VALUES ($1, TIME()) "
@@ -320,12 +282,10 @@ class ClientOperations:
         await self.database.fetch(sql, self.queue)
 
     async def resume(self) -> None:
-        """Let workers take the jobs of this queue again."""
         if await self.database.exists():
             await self.database.fetch("DELETE FROM hookline_job_drain WHERE queue = $1", self.queue)
 
     async def queues(self) -> list[str]:
-        """Return the queues that have jobs. Raises UsageError if there are no tables."""
         await self.check_exists("there are no durable chats")
         sql = (  # one look at the index for each queue
             "WITH RECURSIVE one (name) AS (SELECT min(queue) FROM hookline_job UNION ALL "
@@ -335,7 +295,6 @@ class ClientOperations:
         return [row[0] for row in await self.database.fetch(sql, reads=True)]
 
     async def counts(self) -> Counts:
-        """Return the figures of the queue."""
         if not await self.database.exists():
             return Counts()
         ready = f"SELECT created FROM hookline_job WHERE {READY} {FIRST}"
@@ -359,7 +318,6 @@ class ClientOperations:
 
     @_transaction
     def record(self, id: str) -> Work[Record]:
-        """Return all that is known about a job. Raises UsageError for an unknown job."""
         at = (self.queue, id)
         where = "WHERE queue = $1 AND id = $2"
         columns = ("id", "created", "aborted", "abort", "ended", "state", "outcome", "input")
@@ -387,6 +345,5 @@ class ClientOperations:
         )
 
     async def aclose(self) -> None:
-        """Close the connections; the next call opens them again."""
         await self._waiters.aclose()
         await self.database.aclose()

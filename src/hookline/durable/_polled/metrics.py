@@ -50,8 +50,8 @@ class Metrics:
         for name, gauge in self._gauges.items():
             gauge.set(getattr(counts, name), self._attributes)
 
-    def add(self, name: str, number: int = 1, **attributes: str) -> None:
-        """Count something; the names of `attributes` are those after `hookline.durable`."""
+    def add(self, name: str, **attributes: str) -> None:
+        """Count one more; the names of `attributes` are those after `hookline.durable`."""
         if counter := self._counters.get(name):
             names = {f"hookline.durable.{key}": value for key, value in attributes.items()}
-            counter.add(number, {**self._attributes, **names})
+            counter.add(1, {**self._attributes, **names})

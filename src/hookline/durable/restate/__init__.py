@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from hookline import Agent
 from hookline.durable._client import Client
-from hookline.durable._job import MakeDeps, Relay, check_agent
+from hookline.durable._job import MakeDeps, Relay, check_agent, check_limits
 from hookline.durable._shared.deaths import MAX_DEATHS
 from hookline.durable._shared.extra import needed
 from hookline.durable._shared.same_machine import LastCall
@@ -87,7 +87,8 @@ class Worker:
         admin: str | None = None,
     ) -> None:
         check_agent(agent, relay)
-        _check(concurrency, max_deaths, bind, advertise)
+        check_limits(concurrency, max_deaths)
+        _check_addresses(bind, advertise)
         restate = needed("restate")
         module = import_module("hookline.durable.restate._services")  # imports the SDK
         self._lives: set[Journal] = set()
@@ -245,13 +246,7 @@ class Worker:
             await self._reports.aclose()
 
 
-def _check(concurrency: int, max_deaths: int, bind: str, advertise: str | None) -> None:
-    if concurrency < 1:
-        raise UsageError(
-            f"concurrency={concurrency!r} must be at least 1; the worker would run no chat"
-        )
-    if max_deaths < 1:
-        raise UsageError(f"max_deaths={max_deaths!r} must be at least 1")
+def _check_addresses(bind: str, advertise: str | None) -> None:
     if advertise is not None and urlsplit(advertise).scheme not in ("http", "https"):
         raise UsageError(
             f"advertise={advertise!r} must be the URL at which Restate reaches the workers, "

@@ -109,30 +109,26 @@ class Admin:
     async def _register(self) -> None:
         answer = await self._requests.ask("GET", f"{self._url}/deployments")
         deployments = msgspec.json.decode(answer.content, type=_Deployments).deployments
-        same_address = [
-            deployment for deployment in deployments if deployment.uri.rstrip("/") == self._uri
-        ]
-        for other in same_address:
-            foreign = sorted({deployment.name for deployment in other.services} - self._names)
-            if foreign:
-                raise UsageError(
-                    f"advertise={self._uri!r} is registered with Restate for {foreign[0]!r}; use "
-                    f"another address, or remove that one: restate deployments remove {other.id}"
+        is_known = False
+        for other in deployments:
+            names = {service.name for service in other.services}
+            if other.uri.rstrip("/") == self._uri:
+                is_known = True
+                if foreign := sorted(names - self._names):
+                    raise UsageError(
+                        f"advertise={self._uri!r} is registered with Restate for {foreign[0]!r}; "
+                        "use another address, or remove that one: restate deployments remove "
+                        f"{other.id}"
+                    )
+            elif names & self._names:
+                logger.warning(
+                    "chats of %r are also registered at %s: chats that began there stay there; "
+                    "give all workers one address, advertise=",
+                    self._name,
+                    other.uri,
                 )
-        other_addresses = [
-            deployment
-            for deployment in deployments
-            if deployment not in same_address and self._serves(deployment)
-        ]
-        for other in other_addresses:
-            logger.warning(
-                "chats of %r are also registered at %s: chats that began there stay there; give "
-                "all workers one address, advertise=",
-                self._name,
-                other.uri,
-            )
         # What is registered here has only our own names, so it may be replaced.
-        body = msgspec.json.encode({"uri": self._uri, "force": bool(same_address)})
+        body = msgspec.json.encode({"uri": self._uri, "force": is_known})
         answer = await self._requests.ask("POST", f"{self._url}/deployments", body)
         if not answer.is_success:
             raise UsageError(
@@ -140,9 +136,6 @@ class Admin:
                 f"Restate can reach this address, or set advertise=: {answer.text.strip()}"
             )
         self._id = msgspec.json.decode(answer.content, type=_Deployment).id
-
-    def _serves(self, deployment: _Deployment) -> bool:
-        return any(service.name in self._names for service in deployment.services)
 
     async def adopt(self) -> None:
         """Move the chats of workers that are gone to this worker, until cancelled."""

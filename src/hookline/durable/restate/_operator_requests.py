@@ -69,7 +69,7 @@ class _Group(msgspec.Struct, frozen=True):
 
 
 class OperatorRequests(Requests):
-    """A client of a Restate server and of its admin API."""
+    """The operations on the chats of a Restate server; `Operations` describes the methods."""
 
     async def _select(self, where: str, offset: int = 0) -> list[_Chat]:
         return await self.rows(
@@ -98,7 +98,6 @@ class OperatorRequests(Requests):
     # ── what operators see ──────────────────────────────────────────────────────────────────
 
     async def chats(self, query: Query) -> list[ChatStatus]:
-        """Return the chats that match, the oldest first."""
         where = ""
         if query.id is not None:
             where += f" AND i.target_service_key = {quoted(query.id)}"
@@ -141,7 +140,6 @@ class OperatorRequests(Requests):
         )
 
     async def queues(self) -> list[str]:
-        """Return the names of the workers that have jobs."""
         sql = (
             "SELECT DISTINCT target_service_name AS key FROM sys_invocation "
             "WHERE target_service_ty = 'workflow' AND target_handler_name = 'run'"
@@ -149,7 +147,6 @@ class OperatorRequests(Requests):
         return sorted(row.key for row in await self.rows(_Text, sql))
 
     async def counts(self) -> Counts:
-        """Return the figures of the queue."""
         groups = await self.rows(
             _Group,
             "SELECT status, count(*) AS chats, min(created_at) AS created FROM sys_invocation "
@@ -176,7 +173,6 @@ class OperatorRequests(Requests):
         return [(entry.at.timestamp(), msgspec.json.decode(entry.entry)) for entry in entries]
 
     async def record(self, id: str) -> Record:
-        """Return all that is known about a job. Raises UsageError for an unknown job."""
         chat = await self._chat(id)
         outcome = await self._outcome(id) if chat.status == "completed" else None
         journal = await self._journal(chat)
@@ -265,7 +261,6 @@ class OperatorRequests(Requests):
         return True
 
     async def forget(self, conversation: str) -> int:
-        """Delete the jobs of a conversation that no life holds; returns their number."""
         total = 0
         for status in await self.chats(Query(conversation=conversation, limit=2**31)):
             if status.conversation == conversation and status.state != "running":
@@ -275,7 +270,6 @@ class OperatorRequests(Requests):
         return total
 
     async def cleanup(self, before: float) -> int:
-        """Delete all jobs that ended before this time; returns their number."""
         total = 0
         where = f"AND i.status = 'completed' AND i.completed_at < {_time(before)}"
         while True:
