@@ -88,7 +88,7 @@ class _OfChat(LocalRuntime):
         *args: *Args,
     ) -> Awaitable[T]:
         """Run the step once across all lives, unless a life ends before it is recorded."""
-        return self._journal.step(key, lambda: fn(*args), returns.encode, returns.decode)
+        return self._journal.step(key, lambda: fn(*args), returns)
 
     def wait(
         self, key: Key, request: ApprovalRequest, ask: Callable[[], Awaitable[Decision | None]], /
@@ -103,7 +103,7 @@ class _OfChat(LocalRuntime):
             # The engine gets the question as it is recorded, without lone surrogates.
             return await journal.ask(_REQUEST.decode(_REQUEST.encode(request)))
 
-        return journal.step(key, answer, _DECISION.encode, _DECISION.decode)
+        return journal.step(key, answer, _DECISION)
 
     async def gather(self, jobs: Sequence[Callable[[], Awaitable[None]]], /) -> None:
         """Run the jobs in parallel, and tell the journal how many there are."""

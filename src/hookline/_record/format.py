@@ -124,8 +124,8 @@ def _without_secrets(line: Line) -> Line:
     return msgspec.structs.replace(line, effects=effects, reason=reason)
 
 
-def read_lines(chat_id: str, batches: list[bytes]) -> list[Line]:
-    """Read the lines of a log. Raises JournalError if a batch is broken or of a newer format."""
+def read_log(chat_id: str, batches: list[bytes]) -> tuple[Line, ...]:
+    """Return the lines of a durable chat's log; raises JournalError if it cannot be read."""
     lines: list[Line] = []
     for number, data in enumerate(batches):
         try:
@@ -141,15 +141,10 @@ def read_lines(chat_id: str, batches: list[bytes]) -> list[Line]:
                 f"batch {number} of its log is in format {format}, but this version of hookline "
                 f"reads only formats up to {FORMAT}",
             )
-    return lines
+    return tuple(lines)
 
 
-def read_log(chat_id: str, batches: list[bytes]) -> tuple[Line, ...]:
-    """Return the lines of a durable chat's log; raises JournalError if it cannot be read."""
-    return tuple(read_lines(chat_id, batches))
-
-
-def last_event(lines: list[Line]) -> int:
+def last_event(lines: Sequence[Line]) -> int:
     """The number of the last event that these lines count as published; 0 if there is none."""
     return max((line.effects.seq for line in lines if line.effects is not None), default=0)
 
@@ -157,7 +152,7 @@ def last_event(lines: list[Line]) -> int:
 class Past:
     """The record of earlier lives, and how much of it has been replayed."""
 
-    def __init__(self, lines: list[Line]) -> None:
+    def __init__(self, lines: Sequence[Line]) -> None:
         self.lives = sum(line.kind == "life" for line in lines)
         self.nows = deque(line.at for line in lines if line.kind == "now")
         self.begin_counts = Counter(line.key for line in lines if line.kind == "begin")
@@ -211,11 +206,6 @@ class Past:
     def next(self) -> str | None:
         """The name of the step whose end is replayed next."""
         return self._order[self.position].key if self.position < self.total else None
-
-    @property
-    def lines(self) -> Sequence[Line]:
-        """All recorded ends of steps, in their order."""
-        return self._order
 
     @property
     def rest(self) -> list[str]:

@@ -39,7 +39,7 @@ from hookline._base.errors import JournalError, RemoteChatError
 from hookline._base.log import logger
 from hookline._base.messages import UserMessage, encoded
 from hookline._base.returns import ApprovalRequest, Decision, ErrorInfo, When
-from hookline._record.format import Line, Log, Past, Witness, Writer, read_lines, refuse
+from hookline._record.format import Line, Log, Past, Witness, Writer, read_log, refuse
 from hookline._record.order import comes_before, is_after, is_hook
 from hookline._record.runtime import (
     CALL,
@@ -50,6 +50,7 @@ from hookline._record.runtime import (
     Halted,
     Journaled,
     Key,
+    Returns,
     key_name,
 )
 
@@ -83,9 +84,10 @@ class Journal:
         """The chat's id."""
         self.log = log
         """The log that records the chat."""
-        self.past = Past(read_lines(chat_id, batches))
+        lines = read_log(chat_id, batches)
+        self.past = Past(lines)
         """The record of earlier lives."""
-        self._answered = set(_answered_calls(self.past.lines))
+        self._answered = set(_answered_calls(lines))
         self.number = self.past.lives + 1
         """The number of this life of the chat, counted from 1."""
         unique = LOCAL.new_id()  # two lives may get the same number
@@ -229,13 +231,7 @@ class Journal:
 
     # ── replaying and running steps ─────────────────────────────────────────────────────────
 
-    async def step(
-        self,
-        key: Key,
-        fn: Callable[[], Awaitable[T]],
-        encode: Callable[[T], bytes],
-        decode: Callable[[bytes], T],
-    ) -> T:
+    async def step(self, key: Key, fn: Callable[[], Awaitable[T]], returns: Returns[T]) -> T:
         """Return the recorded result of the step, or run the step and record its result.
 
         Raises Halted if this life has ended. Raises CancelledError if an abort cut off the step.
@@ -245,7 +241,7 @@ class Journal:
         assert chat is not None
         entry = self.past.take(name)
         if entry is not None:
-            return decode(await self._recorded(*entry))
+            return returns.decode(await self._recorded(*entry))
         before = await self._turn(self.past.total, name)
         if self._aborting is not None:
             await asyncio.wait([self._aborting])
@@ -277,7 +273,7 @@ class Journal:
             self._raised.append(Line("end", name, effects=chat.effects(mark), error=error))
             raise
         self.check()
-        data = msgspec.Raw(encode(value))
+        data = msgspec.Raw(returns.encode(value))
         await self._writer.write(Line("end", name, data, chat.effects(mark), before=before))
         return value
 
@@ -389,18 +385,14 @@ class Journal:
         waiting = self._turns and len(self._turns) >= self.jobs and not self._unordered
         if not waiting or next_line is None or self.halted or self._newer is not None:
             return
-        if self._let_run(next_line, is_hook):
-            return
-        self._skip_or_halt()
-
-    def _let_run(self, next_line: str, may: Callable[[str], bool]) -> bool:
-        """Let a new step run that comes before `next_line`; return False if there is none."""
         for turn, name in self._turns.items():
-            if name is not None and may(name) and not turn.done() and comes_before(name, next_line):
+            if name is None or turn.done():
+                continue
+            if is_hook(name) and comes_before(name, next_line):
                 self._newer = name
                 turn.set_result(None)
-                return True
-        return False
+                return
+        self._skip_or_halt()
 
     def _skip_or_halt(self) -> None:
         """Skip the next recorded end if it is that of hooks; otherwise halt this life."""

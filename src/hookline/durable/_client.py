@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any, Final, Literal, Protocol, TypeVar, overload
+from typing import Any, Final, Literal, TypeVar, overload
 
 import msgspec
 
@@ -25,19 +25,19 @@ from hookline.durable._job import (
     read_outcome,
 )
 from hookline.durable._status import (
+    STATES,
     ChatStatus,
     Counts,
-    Operated,
+    Operations,
     Query,
     Record,
     State,
-    check_query,
 )
 from hookline.durable._timeline import TOO_LATE, ChatMessage, Event, sent_messages, timeline
 from hookline.durable._trace import current_trace
 from hookline.errors import ApprovalError, RemoteChatError, UsageError
 from hookline.events import Interrupt
-from hookline.points import as_tuple
+from hookline.points import as_tuple, check_number
 from hookline.runtimes import sent_into
 
 T = TypeVar("T")
@@ -45,38 +45,6 @@ MAX_QUEUED: Final = 64
 """How many messages may wait in a chat."""
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _request: Final = msgspec.json.Decoder(ApprovalRequest)
-
-
-class Operations(Operated, Protocol):
-    """The operations of an engine; all texts are JSON."""
-
-    async def add(self, id: str, job: str, /) -> object:
-        """Add a job; has no effect if a job with this id exists."""
-        ...
-
-    async def result(self, id: str, /) -> str:
-        """Wait for the outcome of a job; raises UsageError if there is no job with this id."""
-        ...
-
-    async def questions(self, id: str, /) -> list[str]:
-        """Return the questions that wait for an answer; raises UsageError for an unknown job."""
-        ...
-
-    async def answer(self, id: str, answers: dict[str, str], trace: str | None, /) -> str | None:
-        """Answer all questions or none; returns the first id that is not pending.
-
-        `trace` is the trace context of whoever answers. Raises UsageError if there is no job with
-        this id.
-        """
-        ...
-
-    async def abort(self, id: str, reason: str, /) -> bool:
-        """Request an abort; False if the job is done. Raises UsageError for an unknown job."""
-        ...
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        ...
 
 
 class Client:
@@ -150,13 +118,12 @@ class Client:
         Raises ApprovalError if an approval is not pending, or was answered before. After this
         error, none of the answers counts. Raises UsageError for an id that no chat can have.
         """
+        encoded: dict[str, str] = {}
         for id, decision in answers.items():
             if not isinstance(decision, (Approve, Deny)):  # pyright: ignore
                 raise ApprovalError(
                     f"the answer to {id!r} must be Approve() or Deny(), not {decision!r}"
                 )
-        encoded: dict[str, str] = {}
-        for id, decision in answers.items():
             try:
                 encoded[id] = encode_decision(decision)
                 read_decision(encoded[id])  # what no worker can read would break the chat
@@ -198,8 +165,10 @@ class Client:
         except (TypeError, ValueError) as exc:
             raise UsageError(f"message={message!r} must be JSON: {exc}; pass JSON data") from exc
         most = MAX_QUEUED
-        sending = await self._operations.send(chat_id, id, body, most, interrupts)
-        while sending in ("repeated", "full"):
+        while True:
+            sending = await self._operations.send(chat_id, id, body, most, interrupts)
+            if sending not in ("repeated", "full"):
+                break
             messages = await self.sent(chat_id)
             if sending == "repeated":
                 return next(known for known in messages if known.message.id == id)
@@ -207,7 +176,6 @@ class Client:
             if decided + MAX_QUEUED == most:
                 break
             most = decided + MAX_QUEUED
-            sending = await self._operations.send(chat_id, id, body, most, interrupts)
         reasons = {"over": TOO_LATE, "full": f"{MAX_QUEUED} messages wait already"}
         return ChatMessage(
             message=sent.message,
@@ -304,6 +272,9 @@ class Client:
         `conversation` is how the id of the conversation begins. `older_than` is the age of the
         chats in seconds, counted from their start. Raises UsageError for a wrong state or limit.
         """
+        if state is not None and state not in STATES:
+            raise UsageError(f"state={state!r} must be one of {', '.join(STATES)}")
+        check_number("limit", limit, whole=True)
         before = None if older_than is None else time.time() - older_than
         query = Query(
             state=state,
@@ -313,7 +284,7 @@ class Client:
             before=before,
             limit=limit,
         )
-        return tuple(await self._operations.chats(check_query(query)))
+        return tuple(await self._operations.chats(query))
 
     async def status(self, chat_id: str) -> ChatStatus:
         """Return the state of a chat. Raises UsageError for an unknown chat."""

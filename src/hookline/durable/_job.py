@@ -96,6 +96,16 @@ def check_agent(agent: Agent[Any], relay: Relay | None) -> None:
         )
 
 
+def check_limits(concurrency: int, max_deaths: int) -> None:
+    """Raise UsageError for a worker that would run no chat."""
+    if concurrency < 1:
+        raise UsageError(
+            f"concurrency={concurrency!r} must be at least 1; the worker would run no chat"
+        )
+    if max_deaths < 1:
+        raise UsageError(f"max_deaths={max_deaths!r} must be at least 1")
+
+
 class Sent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A message that a client has sent into a chat, as an engine stores it."""
 

@@ -6,9 +6,6 @@ from typing import Final, Literal, Protocol, get_args
 
 import msgspec
 
-from hookline.errors import UsageError
-from hookline.points import check_number
-
 State = Literal["queued", "running", "waiting", "done", "aborted", "failed", "quarantined"]
 """A chat waits for a worker, runs, waits for an answer, is over, or waits for an operator."""
 STATES: Final[tuple[State, ...]] = get_args(State)
@@ -102,23 +99,31 @@ def state_of(outcome: str) -> State:
     return "aborted" if '"chat_aborted"' in head else "failed"
 
 
-def check_query(query: Query) -> Query:
-    """Raise UsageError for a state that no chat has, or a wrong limit."""
-    if query.state is not None and query.state not in STATES:
-        raise UsageError(f"state={query.state!r} must be one of {', '.join(STATES)}")
-    check_number("limit", query.limit, whole=True)
-    return query
+class Operations(Protocol):
+    """The operations of an engine; all texts are JSON."""
 
-
-class Operated(Protocol):
-    """The part of an engine that operators use: list, inspect, retry and delete chats."""
-
-    async def chats(self, query: Query, /) -> list[ChatStatus]:
-        """Return the chats that match, the oldest first."""
+    async def add(self, id: str, job: str, /) -> object:
+        """Add a job; has no effect if a job with this id exists."""
         ...
 
-    async def record(self, id: str, /) -> Record:
-        """Return all that is known about a job. Raises UsageError for an unknown job."""
+    async def result(self, id: str, /) -> str:
+        """Wait for the outcome of a job; raises UsageError if there is no job with this id."""
+        ...
+
+    async def questions(self, id: str, /) -> list[str]:
+        """Return the questions that wait for an answer; raises UsageError for an unknown job."""
+        ...
+
+    async def answer(self, id: str, answers: dict[str, str], trace: str | None, /) -> str | None:
+        """Answer all questions or none; returns the first id that is not pending.
+
+        `trace` is the trace context of whoever answers. Raises UsageError if there is no job with
+        this id.
+        """
+        ...
+
+    async def abort(self, id: str, reason: str, /) -> bool:
+        """Request an abort; False if the job is done. Raises UsageError for an unknown job."""
         ...
 
     async def send(
@@ -129,6 +134,16 @@ class Operated(Protocol):
         `message` is the id of the message. If it `interrupts`, the worker is told at once.
         Raises UsageError for an unknown job.
         """
+        ...
+
+    # ── of operators ────────────────────────────────────────────────────────────────────────
+
+    async def chats(self, query: Query, /) -> list[ChatStatus]:
+        """Return the chats that match, the oldest first."""
+        ...
+
+    async def record(self, id: str, /) -> Record:
+        """Return all that is known about a job. Raises UsageError for an unknown job."""
         ...
 
     async def queues(self) -> list[str]:
@@ -171,4 +186,8 @@ class Operated(Protocol):
 
     async def cleanup(self, before: float, /) -> int:
         """Delete all jobs that ended before this time; returns their number."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connections; the next call opens them again."""
         ...

@@ -33,6 +33,7 @@ Kind = Literal[
     "loss",
     "end",
 ]
+Status = Literal["queued", "delivered", "returned", "unknown"]
 TOO_LATE: Final = "the chat ended before the message was delivered"
 _UNKNOWN: Final = "the chat was ended while it wrote the message; look at its conversation"
 _batch: Final = msgspec.json.Decoder(Batch)
@@ -193,7 +194,7 @@ class ChatMessage(msgspec.Struct, frozen=True, kw_only=True):
     """The message, with the id that it gets in the history."""
     when: When
     """"next" or "idle", as it was sent."""
-    status: Literal["queued", "delivered", "returned", "unknown"]
+    status: Status
     """"queued" until it is decided; "delivered" once it is in the history; "returned" if it is not
     and will never be in the history; "unknown" if the chat was ended while it wrote the message."""
     reason: str | None = None
@@ -216,14 +217,17 @@ def sent_messages(record: Record) -> tuple[ChatMessage, ...]:
     messages: list[ChatMessage] = []
     for body, _ in record.messages:
         sent = read_sent(body)
-        id, status, reason = sent.message.id, "queued", None
+        id, reason = sent.message.id, None
+        status: Status = "queued"
         if id in written:
             status = "delivered"
         elif decisions.get(id) is not None:
             status, reason = "returned", decisions[id]
         elif is_over:
             status, reason = ("unknown", _UNKNOWN) if id in decisions else ("returned", TOO_LATE)
-        messages.append(_sent(sent.message, sent.when, status, reason))
+        messages.append(
+            ChatMessage(message=sent.message, when=sent.when, status=status, reason=reason)
+        )
     return tuple(messages)
 
 
@@ -232,7 +236,3 @@ def _decisions(line: Line) -> dict[str, str | None]:
     steered: list[dict[str, Any]] = msgspec.json.decode(line.value)
     decided = [item for item in steered if not item.get("held")]
     return {item["message"]["id"]: item.get("refused") for item in decided}
-
-
-def _sent(message: UserMessage, when: When, status: Any, reason: str | None) -> ChatMessage:
-    return ChatMessage(message=message, when=when, status=status, reason=reason)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from types import TracebackType
 from typing import Any, Final, Literal, Protocol, Self
 
 from hookline.errors import UsageError
@@ -37,13 +36,7 @@ class AnyWorker(Protocol):
 
     async def __aenter__(self) -> Self: ...
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None: ...
+    async def __aexit__(self, *exc: object) -> None: ...
 
 
 def engine_of(url: str) -> tuple[str, Any]:

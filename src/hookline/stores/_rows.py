@@ -48,21 +48,23 @@ NEXT: Final = (
     .where(M.conversation_id == _parameter("id_", C.id))
     .scalar_subquery()
 )
+_MESSAGE: Final = {
+    "conversation_id": _parameter("id_", C.id),
+    "seq": _parameter("seq_", M.seq),
+    "id": _parameter("message_id", M.id),
+    "role": _parameter("role_", M.role),
+    "body": _parameter("body_", M.body),
+    "created": _parameter("now_", M.created),
+}
+INSERT: Final = MESSAGE.insert().values(_MESSAGE)
 APPEND: Final = MESSAGE.insert().from_select(
-    ["conversation_id", "seq", "id", "role", "body", "created"],
-    sa.select(
-        C.id,
-        _parameter("seq_", M.seq),
-        _parameter("message_id", M.id),
-        _parameter("role_", M.role),
-        _parameter("body_", M.body),
-        _parameter("now_", M.created),
-    )
+    list(_MESSAGE),
+    sa.select(*_MESSAGE.values())
     .where(
-        C.id == _parameter("id_", C.id),
+        C.id == _MESSAGE["conversation_id"],
         C.owner == _parameter("owner_", C.owner),
         C.revision == _parameter("revision_", C.revision),
-        _parameter("seq_", M.seq) == NEXT,
+        _MESSAGE["seq"] == NEXT,
     )
     .with_for_update(read=True),  # PostgreSQL: no other owner can take the lease in between
 )
@@ -89,14 +91,6 @@ BODY: Final = (
 FIND: Final = sa.select(C.revision, C.owner, NEXT.label("at")).where(
     C.id == _parameter("id_", C.id)
 )
-INSERT: Final = MESSAGE.insert().values(
-    conversation_id=_parameter("id_", C.id),
-    seq=_parameter("seq_", M.seq),
-    id=_parameter("message_id", M.id),
-    role=_parameter("role_", M.role),
-    body=_parameter("body_", M.body),
-    created=_parameter("now_", M.created),
-)
 
 
 def row_of(conversation_id: str, seq: int, message: Message, now: float) -> dict[str, Any]:
@@ -117,20 +111,19 @@ async def version_of(connection: AsyncConnection, conversation_id: str) -> tuple
     return None if row is None else (row.revision + row.at, row.owner)
 
 
-async def was_written(
-    connection: AsyncConnection, conversation_id: str, owner: str, version: int
-) -> bool:
-    """Return whether an earlier, uncertain attempt was written: only the owner can do that."""
-    return await version_of(connection, conversation_id) == (version, owner)
+async def version_after(
+    connection: AsyncConnection, conversation_id: str, owner: str, expected: int, again: bool
+) -> int:
+    """Return the new version of a change that found another version than `expected`.
 
-
-async def conflict(
-    connection: AsyncConnection, conversation_id: str, expected: int
-) -> ConversationConflictError:
-    """Make the error that names the stored version."""
+    An earlier, uncertain attempt may have written it: only the owner can do that. Otherwise, raises
+    ConversationConflictError with the stored version.
+    """
     current = await version_of(connection, conversation_id)
+    if again and current == (expected + 1, owner):
+        return expected + 1
     version = None if current is None else current[0]
-    return ConversationConflictError(conversation_id, expected, version)
+    raise ConversationConflictError(conversation_id, expected, version)
 
 
 async def lock(

@@ -35,7 +35,6 @@ from hookline.stores._leases import Leases
 from hookline.stores._rows import (
     APPEND,
     COUNT,
-    conflict,
     in_range,
     lock,
     messages_of,
@@ -43,7 +42,7 @@ from hookline.stores._rows import (
     pending_of,
     row_of,
     spend,
-    was_written,
+    version_after,
     write,
 )
 from hookline.stores._schema import CONVERSATION, MESSAGE
@@ -206,11 +205,6 @@ class SQLStore:
             .limit(limit)
             .offset(offset)
         )
-
-        async def work(connection: AsyncConnection, again: bool) -> Any:
-            dialect = connection.dialect.name
-            return (await connection.execute(query.where(*in_range(prefix, dialect)))).all()
-
         return tuple(
             [
                 ConversationInfo(
@@ -221,7 +215,7 @@ class SQLStore:
                     updated=row[4],
                     waits=bool(row[5]),
                 )
-                for row in await self._database.run("read", work)
+                for row in await self._select(query, prefix)
             ]
         )
 
@@ -236,12 +230,7 @@ class SQLStore:
         if conversation_id is not None:
             check_id(conversation_id)
             query = query.where(C.id == conversation_id)
-
-        async def work(connection: AsyncConnection, again: bool) -> Any:
-            dialect = connection.dialect.name
-            return (await connection.execute(query.where(*in_range(prefix, dialect)))).all()
-
-        rows = await self._database.run("read", work)
+        rows = await self._select(query, prefix)
         steps = [(pending_of(id, pending), runs) for id, pending, runs in rows]
         return tuple(
             [
@@ -251,6 +240,15 @@ class SQLStore:
                 for request in (step.waiting if runs else step.unbegun)
             ]
         )
+
+    async def _select(self, query: Any, prefix: str) -> Any:
+        """Return the rows of the conversations whose ids begin with `prefix`."""
+
+        async def work(connection: AsyncConnection, again: bool) -> Any:
+            dialect = connection.dialect.name
+            return (await connection.execute(query.where(*in_range(prefix, dialect)))).all()
+
+        return await self._database.run("read", work)
 
     # ── the lease ───────────────────────────────────────────────────────────────────────────
 
@@ -278,12 +276,9 @@ class SQLStore:
 
         async def work(connection: AsyncConnection, again: bool) -> int:
             count = await lock(connection, conversation_id, owner, expected)
-            if count is not None:
-                await write(connection, conversation_id, change, count, self._clock())
-            elif not (
-                again and await was_written(connection, conversation_id, owner, expected + 1)
-            ):
-                raise await conflict(connection, conversation_id, expected)
+            if count is None:
+                return await version_after(connection, conversation_id, owner, expected, again)
+            await write(connection, conversation_id, change, count, self._clock())
             return expected + 1
 
         return await self._database.run("transaction", work)
@@ -302,10 +297,8 @@ class SQLStore:
                 is_written = (await connection.execute(APPEND, values)).rowcount == 1
             except IntegrityError:  # another message has its place or its id
                 is_written = False
-            if not is_written and not (
-                again and await was_written(connection, conversation_id, owner, expected + 1)
-            ):
-                raise await conflict(connection, conversation_id, expected)
+            if not is_written:
+                return await version_after(connection, conversation_id, owner, expected, again)
             return expected + 1
 
         return await self._database.run("write", work)
@@ -326,9 +319,7 @@ class SQLStore:
 
         async def work(connection: AsyncConnection, again: bool) -> int:
             if await lock(connection, conversation_id, owner, expected) is None:
-                if again and await was_written(connection, conversation_id, owner, expected + 1):
-                    return expected + 1
-                raise await conflict(connection, conversation_id, expected)
+                return await version_after(connection, conversation_id, owner, expected, again)
             if (await connection.execute(put)).rowcount != 1:
                 raise UsageError(
                     f"conversation {conversation_id!r} has no message {message.id!r} to update; "

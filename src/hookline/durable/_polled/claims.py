@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
 from typing import Final, NamedTuple
 
-from hookline.durable._polled.database import Database, Row, Statement, Work
+from hookline.durable._polled.database import Database, Statement, Work
 from hookline.durable._shared.deaths import MAX_DEATHS, TRIAL, Toll, outcome_of
 from hookline.durable._shared.same_machine import is_gone
 from hookline.durable._urls import Policy
@@ -24,8 +23,10 @@ FIT: Final = (
     f"{READY} AND {MINE} AND (CAST($3 AS text) IS NULL OR version IS NULL OR version = $3) "
     f"AND id <> ALL($4) AND NOT {DRAINED}"
 )
-
-
+ONE_DEATH_LESS: Final = (
+    "deaths = CASE WHEN deaths > 0 THEN deaths - 1 ELSE 0 END, "
+    "stalls = CASE WHEN stalls > 0 THEN stalls - 1 ELSE 0 END"
+)
 _RECORDS: Final = (
     "SELECT id, data, at FROM hookline_job_log WHERE queue = $1 AND id = ANY($2) ORDER BY id, n"
 )
@@ -94,8 +95,6 @@ def selection_of(
         raise UsageError(f"policy={policy!r} must be 'upgrade' or 'pin'")
     if policy == "pin" and version is None:
         raise UsageError(f"policy={policy!r} needs version=; pass the version of your code")
-    if max_deaths < 1:
-        raise UsageError(f"max_deaths={max_deaths!r} must be at least 1")
     if per_key is not None and per_key < 1:
         raise UsageError(f"per_key={per_key!r} must be at least 1, or None")
     return Selection(version=version, pin=policy == "pin", per_key=per_key, max_deaths=max_deaths)
@@ -132,7 +131,7 @@ class Claims:
 
     def claim(
         self, prefix: str, limit: int, fit: tuple[object, ...], selection: Selection
-    ) -> Generator[Statement, list[Row], list[tuple[Claim, int]]]:
+    ) -> Work[list[tuple[Claim, int]]]:
         """Claim ready jobs; returns them, each with the number of messages with answers.
 
         They are either suspects, which come first, or none of them is a suspect.
@@ -172,7 +171,7 @@ class Claims:
 
     def _choose(
         self, which: str, limit: int, fit: tuple[object, ...], per_key: int | None
-    ) -> Generator[Statement, list[Row], list[str]]:
+    ) -> Work[list[str]]:
         """Return the next ready jobs, locked; at most `per_key` of each key run then."""
         where, values = f"{FIT} AND {which}", (self._queue, *fit, limit)
         running: dict[str, int] = {}
@@ -226,7 +225,7 @@ class Claims:
             )
             await self._database.fetch(sql, self._queue, list(ids), list(owners))
 
-    def sweep(self, selection: Selection) -> Generator[Statement, list[Row], list[tuple[str, int]]]:
+    def sweep(self, selection: Selection) -> Work[list[tuple[str, int]]]:
         """Free the jobs whose claims have lapsed, and count the deaths of their lives.
 
         Returns the jobs that were quarantined, with their deaths.
@@ -285,9 +284,7 @@ class Claims:
         rows = yield Statement(sql, (self._queue, ids))
         workers = list({worker_of(row[0], self._database.boot) for row in rows})
         sql = (
-            "UPDATE hookline_job SET suspect = NULL, "
-            "deaths = CASE WHEN deaths > 0 THEN deaths - 1 ELSE 0 END, "
-            "stalls = CASE WHEN stalls > 0 THEN stalls - 1 ELSE 0 END "
+            f"UPDATE hookline_job SET suspect = NULL, {ONE_DEATH_LESS} "
             "WHERE queue = $1 AND id <> ALL($2) AND suspect = ANY($3) AND outcome IS NULL"
         )
         yield Statement(sql, (self._queue, ids, workers))

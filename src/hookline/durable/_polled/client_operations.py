@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
-from typing import Any, Final
+from collections.abc import Callable
+from functools import wraps
+from types import CoroutineType
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+import msgspec
 
 from hookline.durable._job import fields_of
 from hookline.durable._polled.claims import DRAINED, FIRST, READY
-from hookline.durable._polled.database import ADD, Database, Row, Statement, Work
+from hookline.durable._polled.database import ADD, Database, Statement, Work
 from hookline.durable._shared.outcome_waits import Waiters
 from hookline.durable._status import ChatStatus, Counts, Query, Record, Sending, State
 from hookline.errors import QueueFullError, UsageError
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _DELETED: Final = 1000  # chats to delete in one transaction
 _TABLES: Final = (
     "hookline_job_log",
@@ -28,15 +34,16 @@ _STATE: Final = (
     "WHEN EXISTS (SELECT 1 FROM hookline_job_question q WHERE q.queue = j.queue AND q.id = j.id "
     "AND q.answer IS NULL) THEN 'waiting' ELSE 'queued' END"
 )
+# Its parameters are the queue and the fields of a Query.
 _LIST: Final = f"""
     SELECT id, state, agent, key, conversation, version, created, ended, deaths FROM (
         SELECT id, {_STATE} AS state, agent, key, conversation, version, created, ended, deaths
         FROM hookline_job j WHERE queue = $1
-        AND (CAST($2 AS text) IS NULL OR id = $2) AND (CAST($3 AS text) IS NULL OR agent = $3)
-        AND (CAST($4 AS text) IS NULL OR key = $4)
-        AND (CAST($5 AS text) IS NULL OR substr(conversation, 1, length($5)) = $5)
-        AND (CAST($6 AS double precision) IS NULL OR created < $6)
-    ) chat WHERE CAST($7 AS text) IS NULL OR state = $7 ORDER BY created, id LIMIT $8
+        AND (CAST($2 AS text) IS NULL OR id = $2) AND (CAST($4 AS text) IS NULL OR agent = $4)
+        AND (CAST($5 AS text) IS NULL OR key = $5)
+        AND (CAST($6 AS text) IS NULL OR substr(conversation, 1, length($6)) = $6)
+        AND (CAST($7 AS double precision) IS NULL OR created < $7)
+    ) chat WHERE CAST($3 AS text) IS NULL OR state = $3 ORDER BY created, id LIMIT $8
 """
 
 
@@ -44,8 +51,27 @@ class _NotPending(Exception):
     """An approval that cannot be answered: the transaction is undone."""
 
 
+def _transaction(
+    work: Callable[Concatenate[ClientOperations, str, P], Work[T]],
+) -> Callable[Concatenate[ClientOperations, str, P], CoroutineType[Any, Any, T]]:
+    """Run the work on a job as one transaction, which raises UsageError for an unknown job."""
+
+    @wraps(work)
+    async def run(self: ClientOperations, id: str, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        def on_job() -> Work[T]:
+            sql = "SELECT id FROM hookline_job WHERE queue = $1 AND id = $2"
+            if not (yield Statement(sql, (self.queue, id))):
+                raise self.unknown(id)
+            return (yield from work(self, id, *args, **kwargs))
+
+        await self.check_exists(f"there is no durable chat {id!r}")
+        return await self.database.run(on_job)
+
+    return run  # type: ignore[return-value]  # for mypy, it returns any kind of coroutine
+
+
 class ClientOperations:
-    """The jobs of one queue, as clients see them."""
+    """The jobs of one queue, as clients see them; `Operations` describes the methods."""
 
     def __init__(
         self, database: Database, queue: str, poll: float, max_queued: int | None = None
@@ -66,24 +92,12 @@ class ClientOperations:
             "start it first"
         )
 
-    async def _at(self, id: str, work: Callable[[], Work[Any]]) -> Any:
-        """Run a transaction on a job. Raises UsageError for an unknown job."""
-        await self._check_exists(f"there is no durable chat {id!r}")
-        return await self.database.run(work)
-
-    async def _check_exists(self, words: str) -> None:
+    async def check_exists(self, words: str) -> None:
         """Raise UsageError if there are no tables."""
         if not await self.database.exists():
             raise UsageError(
                 f"{words}: {self.database.absence}; check the address, or start a chat"
             )
-
-    def _outcome_of(self, id: str) -> Work[Row]:
-        """Return the outcome and state of a job. Raises UsageError for an unknown job."""
-        sql = "SELECT outcome, state FROM hookline_job WHERE queue = $1 AND id = $2"
-        for row in (yield Statement(sql, (self.queue, id))):
-            return row
-        raise self.unknown(id)
 
     # ── of clients ──────────────────────────────────────────────────────────────────────────
 
@@ -92,18 +106,8 @@ class ClientOperations:
         await self.database.prepare()
         if self._max_queued is not None:
             await self._check_room(id, self._max_queued)
-        fields = fields_of(job)
-        item = (
-            self.queue,
-            id,
-            job,
-            fields.agent,
-            fields.conversation,
-            fields.key,
-            fields.priority,
-            fields.trace,
-        )
-        return await self.database.apply(ADD, item)
+        fields = msgspec.structs.astuple(fields_of(job))  # in the order of the columns of ADD
+        return await self.database.apply(ADD, (self.queue, id, job, *fields))
 
     async def _check_room(self, id: str, limit: int) -> None:
         sql = f"SELECT count(*) FROM (SELECT 1 FROM hookline_job WHERE {READY} {FIRST} LIMIT $2) _"
@@ -112,8 +116,7 @@ class ClientOperations:
             raise QueueFullError(id, limit)
 
     async def result(self, id: str) -> str:
-        """Wait for the outcome of a job; raises UsageError if there is no job with this id."""
-        await self._check_exists(f"there is no durable chat {id!r}")
+        await self.check_exists(f"there is no durable chat {id!r}")
         outcome = await self._waiters.wait(id)
         if outcome is None:
             raise self.unknown(id)
@@ -125,175 +128,110 @@ class ClientOperations:
         rows = await self.database.fetch(sql, self.queue, ids, reads=True)
         return {row[0]: row[1] for row in rows}
 
-    async def questions(self, id: str) -> list[str]:
-        """Return the questions that wait for an answer; raises UsageError for an unknown job."""
-
-        def work() -> Generator[Statement, list[Row], list[str]]:
-            [outcome, _] = yield from self._outcome_of(id)
-            if outcome is not None:
-                return []
-            sql = (
-                "SELECT body FROM hookline_job_question WHERE queue = $1 AND id = $2 "
-                "AND answer IS NULL ORDER BY asked, request"
-            )
-            return [row[0] for row in (yield Statement(sql, (self.queue, id)))]
-
-        bodies: list[str] = await self._at(id, work)
-        return bodies
+    @_transaction
+    def questions(self, id: str) -> Work[list[str]]:
+        sql = (
+            "SELECT body FROM hookline_job_question WHERE queue = $1 AND id = $2 "
+            "AND answer IS NULL AND EXISTS (SELECT 1 FROM hookline_job "
+            "WHERE queue = $1 AND id = $2 AND outcome IS NULL) ORDER BY asked, request"
+        )
+        return [row[0] for row in (yield Statement(sql, (self.queue, id)))]
 
     async def answer(
-        self,
-        id: str,
-        answers: dict[str, str],
-        trace: str | None = None,
+        self, id: str, answers: dict[str, str], trace: str | None = None
     ) -> str | None:
-        """Answer all questions or none; returns the first id that is not pending.
-
-        Raises UsageError if there is no job with this id.
-        """
-
-        def work() -> Generator[Statement, list[Row], None]:
-            yield from self._outcome_of(id)
-            # The job first: a worker that puts it aside must see that there is an answer.
-            sql = (
-                "UPDATE hookline_job SET answers = answers + 1, resting = FALSE, wake = NULL, "
-                "trace = coalesce($3, trace) WHERE queue = $1 AND id = $2 AND outcome IS NULL "
-                "RETURNING id"
-            )
-            if not (yield Statement(sql, (self.queue, id, trace))):
-                raise _NotPending(next(iter(answers), None))
-            for request, text in answers.items():
-                sql = (
-                    "UPDATE hookline_job_question SET answer = $4, answered = TIME() "
-                    "WHERE queue = $1 AND id = $2 AND request = $3 "
-                    "AND answer IS NULL RETURNING request"
-                )
-                if not (yield Statement(sql, (self.queue, id, request, text))):
-                    raise _NotPending(request)
-
         try:
-            await self._at(id, work)
+            await self._answer(id, answers, trace)
         except _NotPending as exc:
             request: str | None = exc.args[0]
             return request
         return None
 
-    async def abort(self, id: str, reason: str) -> bool:
-        """Request an abort, with the reason as JSON; False if the job is done.
-
-        Raises UsageError if there is no job with this id.
-        """
-
-        def work() -> Generator[Statement, list[Row], bool]:
-            yield from self._outcome_of(id)
+    @_transaction
+    def _answer(self, id: str, answers: dict[str, str], trace: str | None) -> Work[None]:
+        # The job first: a worker that puts it aside must see that there is an answer.
+        sql = (
+            "UPDATE hookline_job SET answers = answers + 1, resting = FALSE, wake = NULL, "
+            "trace = coalesce($3, trace) WHERE queue = $1 AND id = $2 AND outcome IS NULL "
+            "RETURNING id"
+        )
+        if not (yield Statement(sql, (self.queue, id, trace))):
+            raise _NotPending(next(iter(answers), None))
+        for request, text in answers.items():
             sql = (
-                "UPDATE hookline_job SET abort = coalesce(abort, $3), "
-                "aborted = coalesce(aborted, TIME()), resting = FALSE, wake = NULL "
-                "WHERE queue = $1 AND id = $2 AND outcome IS NULL RETURNING id"
+                "UPDATE hookline_job_question SET answer = $4, answered = TIME() "
+                "WHERE queue = $1 AND id = $2 AND request = $3 AND answer IS NULL RETURNING request"
             )
-            return bool((yield Statement(sql, (self.queue, id, reason))))
+            if not (yield Statement(sql, (self.queue, id, request, text))):
+                raise _NotPending(request)
 
-        done: bool = await self._at(id, work)
-        return done
+    @_transaction
+    def abort(self, id: str, reason: str) -> Work[bool]:
+        sql = (
+            "UPDATE hookline_job SET abort = coalesce(abort, $3), "
+            "aborted = coalesce(aborted, TIME()), resting = FALSE, wake = NULL "
+            "WHERE queue = $1 AND id = $2 AND outcome IS NULL RETURNING id"
+        )
+        return bool((yield Statement(sql, (self.queue, id, reason))))
 
-    async def send(self, id: str, message: str, body: str, most: int, interrupts: bool) -> Sending:
-        """Queue a message for a job, unless the job is over or has `most` messages.
-
-        `message` is the id of the message. If it `interrupts`, the worker is told at once.
-        Raises UsageError if there is no job with this id.
-        """
-
-        def work() -> Generator[Statement, list[Row], Sending]:
-            yield from self._outcome_of(id)
-            # The job first: nobody else gets the same number, and the job does not end meanwhile.
-            sql = (
-                "UPDATE hookline_job SET answers = answers + $3 WHERE queue = $1 AND id = $2 "
-                "AND (outcome IS NULL OR state = 'quarantined') RETURNING id"
-            )
-            takes_more = yield Statement(sql, (self.queue, id, int(interrupts)))
-            sql = (
-                "SELECT count(*), count(CASE WHEN message = $3 THEN 1 END) "
-                "FROM hookline_job_message WHERE queue = $1 AND id = $2"
-            )
-            [[count, repeats]] = yield Statement(sql, (self.queue, id, message))
-            if repeats:
-                return "repeated"
-            if not takes_more or count >= most:
-                return "full" if takes_more else "over"
-            sql = (
-                "INSERT INTO hookline_job_message (queue, id, n, message, body, sent) "
-                "VALUES ($1, $2, $3, $4, $5, TIME())"
-            )
-            yield Statement(sql, (self.queue, id, count + 1, message, body))
-            return "queued"
-
-        sending: Sending = await self._at(id, work)
-        return sending
+    @_transaction
+    def send(self, id: str, message: str, body: str, most: int, interrupts: bool) -> Work[Sending]:
+        # The job first: nobody else gets the same number, and the job does not end meanwhile.
+        sql = (
+            "UPDATE hookline_job SET answers = answers + $3 WHERE queue = $1 AND id = $2 "
+            "AND (outcome IS NULL OR state = 'quarantined') RETURNING id"
+        )
+        takes_more = yield Statement(sql, (self.queue, id, int(interrupts)))
+        sql = (
+            "SELECT count(*), count(CASE WHEN message = $3 THEN 1 END) "
+            "FROM hookline_job_message WHERE queue = $1 AND id = $2"
+        )
+        [[count, repeats]] = yield Statement(sql, (self.queue, id, message))
+        if repeats:
+            return "repeated"
+        if not takes_more or count >= most:
+            return "full" if takes_more else "over"
+        sql = (
+            "INSERT INTO hookline_job_message (queue, id, n, message, body, sent) "
+            "VALUES ($1, $2, $3, $4, $5, TIME())"
+        )
+        yield Statement(sql, (self.queue, id, count + 1, message, body))
+        return "queued"
 
     # ── of operators ────────────────────────────────────────────────────────────────────────
 
-    async def discard(self, id: str, outcome: str, state: State) -> bool:
-        """Store the outcome of a job that no life holds; False if one does, or if it is over."""
-
-        def work() -> Generator[Statement, list[Row], bool]:
-            yield from self._outcome_of(id)
-            sql = (
-                "UPDATE hookline_job SET owner = NULL, lease = NULL, resting = FALSE, wake = NULL, "
-                "outcome = $3, state = $4, ended = TIME() WHERE queue = $1 AND id = $2 "
-                "AND NOT HELD() AND (outcome IS NULL OR state = 'quarantined') RETURNING id"
-            )
-            values = (self.queue, id, outcome, state)
-            return bool((yield Statement(sql, values)))
-
-        done: bool = await self._at(id, work)
-        return done
+    @_transaction
+    def discard(self, id: str, outcome: str, state: State) -> Work[bool]:
+        sql = (
+            "UPDATE hookline_job SET owner = NULL, lease = NULL, resting = FALSE, wake = NULL, "
+            "outcome = $3, state = $4, ended = TIME() WHERE queue = $1 AND id = $2 "
+            "AND NOT HELD() AND (outcome IS NULL OR state = 'quarantined') RETURNING id"
+        )
+        return bool((yield Statement(sql, (self.queue, id, outcome, state))))
 
     async def chats(self, query: Query) -> list[ChatStatus]:
-        """Return the chats that match, the oldest first."""
         if not await self.database.exists():
             return []
-        rows = await self.database.fetch(
-            _LIST,
-            self.queue,
-            query.id,
-            query.agent,
-            query.key,
-            query.conversation,
-            query.before,
-            query.state,
-            query.limit,
-            reads=True,
-        )
+        values = msgspec.structs.astuple(query)
+        rows = await self.database.fetch(_LIST, self.queue, *values, reads=True)
         names = ChatStatus.__struct_fields__
         return [ChatStatus(**dict(zip(names, row, strict=True))) for row in rows]
 
-    async def retry(self, id: str) -> bool:
-        """Queue a quarantined job again; raises UsageError if there is no job with this id."""
+    @_transaction
+    def retry(self, id: str) -> Work[bool]:
+        sql = (
+            "UPDATE hookline_job SET outcome = NULL, state = NULL, ended = NULL, deaths = 0, "
+            "stalls = 0, suspect = NULL, resting = FALSE, wake = NULL "
+            "WHERE queue = $1 AND id = $2 AND state = 'quarantined' RETURNING id"
+        )
+        return bool((yield Statement(sql, (self.queue, id))))
 
-        def work() -> Generator[Statement, list[Row], bool]:
-            yield from self._outcome_of(id)
-            sql = (
-                "UPDATE hookline_job SET outcome = NULL, state = NULL, ended = NULL, deaths = 0, "
-                "stalls = 0, suspect = NULL, resting = FALSE, wake = NULL "
-                "WHERE queue = $1 AND id = $2 AND state = 'quarantined' RETURNING id"
-            )
-            return bool((yield Statement(sql, (self.queue, id))))
-
-        done: bool = await self._at(id, work)
-        return done
-
-    async def delete(self, id: str) -> bool:
-        """Delete a job that is over; raises UsageError if there is no job with this id."""
-
-        def work() -> Generator[Statement, list[Row], bool]:
-            yield from self._outcome_of(id)
-            sql = "SELECT id FROM hookline_job WHERE queue = $1 AND id = $2 AND outcome IS NOT NULL"
-            rows = yield Statement(sql, (self.queue, id))
-            yield from self._delete([row[0] for row in rows])
-            return bool(rows)
-
-        done: bool = await self._at(id, work)
-        return done
+    @_transaction
+    def delete(self, id: str) -> Work[bool]:
+        sql = "SELECT id FROM hookline_job WHERE queue = $1 AND id = $2 AND outcome IS NOT NULL"
+        rows = yield Statement(sql, (self.queue, id))
+        yield from self._delete([row[0] for row in rows])
+        return bool(rows)
 
     def _delete(self, ids: list[str]) -> Work[None]:
         for table in _TABLES if ids else ():
@@ -301,7 +239,6 @@ class ClientOperations:
             yield Statement(sql, (self.queue, ids))
 
     async def cleanup(self, before: float) -> int:
-        """Delete all jobs that ended before this time; returns their number."""
         sql = (
             "SELECT id FROM hookline_job WHERE queue = $1 AND ended < $2 "
             "AND state <> 'quarantined' ORDER BY ended LIMIT $3 FOR UPDATE SKIP LOCKED"
@@ -309,7 +246,6 @@ class ClientOperations:
         return await self._delete_all(Statement(sql, (self.queue, before, _DELETED)))
 
     async def forget(self, conversation: str) -> int:
-        """Delete the jobs of a conversation that no life holds; returns their number."""
         sql = (
             "SELECT id FROM hookline_job WHERE queue = $1 AND conversation = $2 "
             "AND NOT HELD() LIMIT $3 FOR UPDATE SKIP LOCKED"
@@ -324,7 +260,7 @@ class ClientOperations:
         if not await self.database.exists():
             return 0
 
-        def work() -> Generator[Statement, list[Row], int]:
+        def work() -> Work[int]:
             ids = [row[0] for row in (yield select)]
             yield from self._delete(ids)
             return len(ids)
@@ -338,7 +274,6 @@ class ClientOperations:
             await asyncio.sleep(0.01)  # others have their turn
 
     async def drain(self) -> None:
-        """Let no worker take a job of this queue until `resume`."""
         await self.database.prepare()
         sql = (
             "INSERT INTO hookline_job_drain (queue, since) VALUES ($1, TIME()) "
@@ -347,13 +282,11 @@ class ClientOperations:
         await self.database.fetch(sql, self.queue)
 
     async def resume(self) -> None:
-        """Let workers take the jobs of this queue again."""
         if await self.database.exists():
             await self.database.fetch("DELETE FROM hookline_job_drain WHERE queue = $1", self.queue)
 
     async def queues(self) -> list[str]:
-        """Return the queues that have jobs. Raises UsageError if there are no tables."""
-        await self._check_exists("there are no durable chats")
+        await self.check_exists("there are no durable chats")
         sql = (  # one look at the index for each queue
             "WITH RECURSIVE one (name) AS (SELECT min(queue) FROM hookline_job UNION ALL "
             "SELECT (SELECT min(queue) FROM hookline_job WHERE queue > name) FROM one "
@@ -362,7 +295,6 @@ class ClientOperations:
         return [row[0] for row in await self.database.fetch(sql, reads=True)]
 
     async def counts(self) -> Counts:
-        """Return the figures of the queue."""
         if not await self.database.exists():
             return Counts()
         ready = f"SELECT created FROM hookline_job WHERE {READY} {FIRST}"
@@ -384,48 +316,34 @@ class ClientOperations:
             drained=bool(row[5]),
         )
 
-    async def record(self, id: str) -> Record:
-        """Return all that is known about a job. Raises UsageError for an unknown job."""
-
-        def work() -> Generator[Statement, list[Row], Record]:
-            [outcome, _] = yield from self._outcome_of(id)
-            at = (self.queue, id)
-            where = "WHERE queue = $1 AND id = $2 ORDER BY"
-            [job] = yield Statement(
-                "SELECT created, aborted, abort, ended, state, input FROM hookline_job "
-                "WHERE queue = $1 AND id = $2",
-                at,
-            )
-            lives = yield Statement(
-                f"SELECT owner, version, began, ended, ending FROM hookline_job_life {where} began",
-                at,
-            )
-            batches = yield Statement(f"SELECT at, data FROM hookline_job_log {where} n", at)
-            questions = yield Statement(
-                "SELECT request, body, asked, answer, answered "
-                f"FROM hookline_job_question {where} asked, request",
-                at,
-            )
-            messages = yield Statement(f"SELECT body, sent FROM hookline_job_message {where} n", at)
-            return Record(
-                id=id,
-                created=job[0],
-                aborted=job[1],
-                abort=job[2],
-                ended=job[3],
-                state=job[4],
-                outcome=outcome,
-                input=job[5],
-                lives=[tuple(row) for row in lives],
-                batches=[(row[0], bytes(row[1])) for row in batches],
-                questions=[tuple(row) for row in questions],
-                messages=[tuple(row) for row in messages],
-            )
-
-        record: Record = await self._at(id, work)
-        return record
+    @_transaction
+    def record(self, id: str) -> Work[Record]:
+        at = (self.queue, id)
+        where = "WHERE queue = $1 AND id = $2"
+        columns = ("id", "created", "aborted", "abort", "ended", "state", "outcome", "input")
+        [job] = yield Statement(f"SELECT {', '.join(columns)} FROM hookline_job {where}", at)
+        lives = yield Statement(
+            "SELECT owner, version, began, ended, ending "
+            f"FROM hookline_job_life {where} ORDER BY began",
+            at,
+        )
+        batches = yield Statement(f"SELECT at, data FROM hookline_job_log {where} ORDER BY n", at)
+        questions = yield Statement(
+            "SELECT request, body, asked, answer, answered "
+            f"FROM hookline_job_question {where} ORDER BY asked, request",
+            at,
+        )
+        messages = yield Statement(
+            f"SELECT body, sent FROM hookline_job_message {where} ORDER BY n", at
+        )
+        return Record(
+            **dict(zip(columns, job, strict=True)),
+            lives=[tuple(row) for row in lives],
+            batches=[(row[0], bytes(row[1])) for row in batches],
+            questions=[tuple(row) for row in questions],
+            messages=[tuple(row) for row in messages],
+        )
 
     async def aclose(self) -> None:
-        """Close the connections; the next call opens them again."""
         await self._waiters.aclose()
         await self.database.aclose()

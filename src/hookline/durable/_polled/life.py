@@ -232,21 +232,6 @@ class Life:
             logger.info("durable chat %s waits for an answer", log.id)
 
 
-async def lose(jobs: Jobs, id: str, owner: str) -> bool:
-    """Tell the engine and the log that a life which lost its chat has not died.
-
-    Returns False if its chat has not been taken from it.
-    """
-    if not await jobs.undo_death(id, owner):
-        return False
-    logger.warning(
-        "durable chat %s was lost: another worker took it over, because this one gave no sign of "
-        "life for its lease; what still runs here may run there too",
-        id,
-    )
-    return True
-
-
 async def refuse(log: Log, exc: Exception) -> bool:
     """Leave a chat unchanged, which this life cannot run; returns whether other code must run it.
 

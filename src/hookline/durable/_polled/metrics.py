@@ -20,55 +20,38 @@ _GAUGES = {
 }
 
 
+_COUNTERS = {
+    "lives": ("{life}", "Lives that began."),
+    "refused": ("{chat}", "Chats that this code cannot continue."),
+    "leases_lost": ("{life}", "Lives whose claim lapsed although their worker lives."),
+}
+
+
 class Metrics:
     """The metrics of one worker."""
 
     def __init__(self, queue: str) -> None:
         self._attributes = {"hookline.durable.queue": queue}
+        self._gauges: dict[str, Any] = {}
+        self._counters: dict[str, Any] = {}
         try:
             meter: Any = import_module("opentelemetry.metrics").get_meter("hookline.durable")
         except ModuleNotFoundError:
-            meter = None
-        self.is_on = meter is not None
-        """Whether the figures of the queue are of use."""
-        if meter is None:
             return
-        self._gauges = {
-            name: meter.create_gauge(f"hookline.durable.{name}", unit=unit, description=words)
-            for name, (unit, words) in _GAUGES.items()
-        }
-        self._lives = meter.create_counter(
-            "hookline.durable.lives", unit="{life}", description="Lives that began."
-        )
-        self._refusals = meter.create_counter(
-            "hookline.durable.refused",
-            unit="{chat}",
-            description="Chats that this code cannot continue.",
-        )
-        self._losses = meter.create_counter(
-            "hookline.durable.leases_lost",
-            unit="{life}",
-            description="Lives whose claim lapsed although their worker lives.",
-        )
+        for metrics, create, table in (
+            (self._gauges, meter.create_gauge, _GAUGES),
+            (self._counters, meter.create_counter, _COUNTERS),
+        ):
+            for name, (unit, words) in table.items():
+                metrics[name] = create(f"hookline.durable.{name}", unit=unit, description=words)
 
     def show(self, counts: Counts) -> None:
         """Set the gauges."""
-        if self.is_on:
-            for name, gauge in self._gauges.items():
-                gauge.set(getattr(counts, name), self._attributes)
+        for name, gauge in self._gauges.items():
+            gauge.set(getattr(counts, name), self._attributes)
 
-    def begin(self, ending: str | None) -> None:
-        """Count a life, by how the last one ended."""
-        if self.is_on:
-            attributes = {**self._attributes, "hookline.durable.previous": ending or "none"}
-            self._lives.add(1, attributes)
-
-    def refuse(self) -> None:
-        """Count a chat that this code cannot continue."""
-        if self.is_on:
-            self._refusals.add(1, self._attributes)
-
-    def lose(self, lives: int) -> None:
-        """Count the lives that have lost their claims."""
-        if self.is_on:
-            self._losses.add(lives, self._attributes)
+    def add(self, name: str, **attributes: str) -> None:
+        """Count one more; the names of `attributes` are those after `hookline.durable`."""
+        if counter := self._counters.get(name):
+            names = {f"hookline.durable.{key}": value for key, value in attributes.items()}
+            counter.add(1, {**self._attributes, **names})

@@ -19,9 +19,9 @@ from typing import Any, Final
 import msgspec
 
 from hookline import Agent
-from hookline.durable._job import MakeDeps, Relay, aborted_outcome, check_agent
+from hookline.durable._job import MakeDeps, Relay, aborted_outcome, check_agent, check_limits
 from hookline.durable._polled.claims import ANY, Claim, Selection
-from hookline.durable._polled.life import Life, Log, lose, refuse
+from hookline.durable._polled.life import Life, Log, refuse
 from hookline.durable._polled.metrics import Metrics
 from hookline.durable._polled.suspects import Suspects
 from hookline.durable._polled.worker_operations import Jobs
@@ -56,10 +56,7 @@ class Worker:
         retention: float | None = MONTH,
     ) -> None:
         check_agent(agent, relay)
-        if concurrency < 1:
-            raise UsageError(
-                f"concurrency={concurrency!r} must be at least 1; the worker would run no chat"
-            )
+        check_limits(concurrency, selection.max_deaths)
         if retention is not None and retention <= 0:
             raise UsageError(f"retention={retention!r} must be a number of seconds, or None")
         self._agent = agent
@@ -71,7 +68,6 @@ class Worker:
         self._poll = poll
         self._selection = selection._replace(agent=agent.name)
         self._retention = retention
-        self._name = ""  # of the process that runs it
         self._metrics = Metrics(jobs.queue)
         self._lives: dict[str, Life] = {}  # the current lives, by owner
         self._tasks: set[asyncio.Task[None]] = set()  # which use the engine
@@ -110,19 +106,15 @@ class Worker:
         for life in list(self._lives.values()):
             life.journal.drain()
 
-    def _is_over(self) -> bool:
-        return self._until is not None and (time.monotonic() >= self._until or not self._lives)
-
     async def run(self) -> None:
         """Work until stopped or cancelled, then release the running chats for other workers."""
         await self._open()
         self._last_call.open()
-        self._name = self._last_call.worker
         whose = self._agent.name, self._jobs.queue, self._jobs.database.place
         logger.info("a worker of agent %r begins: it takes chats of the queue %r at %s", *whose)
         beating = self._start(self._repeat(self._look_after))
         try:
-            while not self._is_over():
+            while self._until is None or (self._lives and time.monotonic() < self._until):
                 await self._guarded(self._take_jobs)
                 await asyncio.sleep(self._poll)
         finally:
@@ -200,7 +192,14 @@ class Worker:
             await self._jobs.leave(claim.id, owner)
 
     async def _lose(self, id: str, owner: str) -> None:
-        self._metrics.lose(await lose(self._jobs, id, owner))
+        """Tell the engine and the log that a life which lost its chat has not died."""
+        if await self._jobs.undo_death(id, owner):
+            self._metrics.add("leases_lost")
+            logger.warning(
+                "durable chat %s was lost: another worker took it over, because this one gave no "
+                "sign of life for its lease; what still runs here may run there too",
+                id,
+            )
 
     async def _begin(self, claim: Claim) -> None:
         log = Log(self._jobs, claim, self._poll)
@@ -221,7 +220,7 @@ class Worker:
         if claim.ending in ("died", "lapsed", "lost"):
             verb = "was taken over from a worker that gave no sign of life"
         logger.info("durable chat %s %s: life %d", claim.id, verb, journal.number)
-        self._metrics.begin(claim.ending)
+        self._metrics.add("lives", previous=claim.ending or "none")
         journal.on_call = lambda: self._last_call.note(claim.id)
         life = self._lives[claim.owner] = Life(claim, log, journal)
         if self._until is not None:
@@ -236,26 +235,26 @@ class Worker:
         return task
 
     async def _live_on(self, life: Life) -> None:
+        log = life.log
         try:
             try:
                 result = await life.run(self._agent, self._deps, self._relay)
             except Exception as exc:
-                await self._refuse(life.log, exc)
+                await self._refuse(log, exc)
                 return
             finally:
-                del self._lives[life.log.owner]
+                del self._lives[log.owner]
             await life.finish(result)
-            if life.log.is_lost:
-                await self._lose(life.log.id, life.log.owner)
+            if log.is_lost:
+                await self._lose(log.id, log.owner)
         except StoreError as exc:  # the chat continues once it is released, or its lease expires
-            self._unreleased[life.log.owner] = life.log.id
-            name = type(exc).__name__
-            logger.warning("durable chat %s cannot be recorded: %s", life.log.id, name)
+            self._unreleased[log.owner] = log.id
+            logger.warning("durable chat %s cannot be recorded: %s", log.id, type(exc).__name__)
 
     async def _refuse(self, log: Log, exc: Exception) -> None:
         if await refuse(log, exc):
             self._refusals.add(log.id)
-            self._metrics.refuse()
+            self._metrics.add("refused")
 
     # ── jobs ────────────────────────────────────────────────────────────────────────────────
 
@@ -267,7 +266,8 @@ class Worker:
             return
         free = self._concurrency - len(self._lives)
         if free > 0:
-            for claim in await self._jobs.take(self._name, free, self._refusals, self._selection):
+            name = self._last_call.worker
+            for claim in await self._jobs.take(name, free, self._refusals, self._selection):
                 logger.info("durable chat %s was claimed", claim.id)
                 if claim.last is None:
                     self._claims[claim.owner] = claim

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Generator
+from collections.abc import Collection
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from hookline.durable._polled.claims import (
     FIT,
     LAPSED,
     MINE,
+    ONE_DEATH_LESS,
     READY,
     Claim,
     Claims,
@@ -23,7 +24,7 @@ from hookline.durable._polled.claims import (
 )
 from hookline.durable._polled.client_operations import ClientOperations
 from hookline.durable._polled.database import APPEND, FINISH, Database, Row, Statement, Work
-from hookline.durable._shared.deaths import Toll, log_quarantine
+from hookline.durable._shared.deaths import log_quarantine
 from hookline.durable._status import state_of
 from hookline.errors import StoreError
 
@@ -40,15 +41,8 @@ class Signs(NamedTuple):
 class Jobs(ClientOperations):
     """The jobs of one queue, as workers see them."""
 
-    def __init__(
-        self,
-        database: Database,
-        queue: str,
-        poll: float,
-        lease: float = 3.0,
-        max_queued: int | None = None,
-    ) -> None:
-        super().__init__(database, queue, poll, max_queued)
+    def __init__(self, database: Database, queue: str, poll: float, lease: float = 3.0) -> None:
+        super().__init__(database, queue, poll)
         self._claims = Claims(queue, database, lease)
         self._lease = lease
         self._worker: str | None = None
@@ -124,7 +118,7 @@ class Jobs(ClientOperations):
         Returns False if its job has not been taken from it.
         """
 
-        def work() -> Generator[Statement, list[Row], bool]:
+        def work() -> Work[bool]:
             sql = (
                 "UPDATE hookline_job_life SET ending = 'lost' WHERE queue = $1 AND id = $2 "
                 "AND owner = $3 AND ending IN ('died', 'lapsed') RETURNING counts"
@@ -132,15 +126,11 @@ class Jobs(ClientOperations):
             rows = yield Statement(sql, (self.queue, id, owner))
             if not rows or not rows[0][0]:  # its death did not count
                 return bool(rows)
-            sql = "SELECT deaths, stalls FROM hookline_job WHERE queue = $1 AND id = $2"
-            for deaths, stalls in (yield Statement(sql, (self.queue, id))):
-                toll = Toll(deaths, stalls).without_one()
-                sql = (
-                    "UPDATE hookline_job SET deaths = $3, stalls = $4, "
-                    "suspect = CASE WHEN CAST($5 AS boolean) THEN suspect END "
-                    "WHERE queue = $1 AND id = $2 AND outcome IS NULL"
-                )
-                yield Statement(sql, (self.queue, id, *toll, toll.deaths > 0))
+            sql = (
+                "UPDATE hookline_job SET suspect = CASE WHEN deaths > 1 THEN suspect END, "
+                f"{ONE_DEATH_LESS} WHERE queue = $1 AND id = $2 AND outcome IS NULL"
+            )
+            yield Statement(sql, (self.queue, id))
             return True
 
         self._answers.pop(owner, None)
@@ -191,7 +181,7 @@ class Jobs(ClientOperations):
         no answer: its time has expired.
         """
 
-        def work() -> Generator[Statement, list[Row], str | None]:
+        def work() -> Work[str | None]:
             if default is None:
                 mine = "SELECT id FROM hookline_job WHERE queue = $1 AND id = $2 AND owner = $3"
             else:
@@ -236,7 +226,7 @@ class Jobs(ClientOperations):
         With `forgive`, its deaths are forgotten: this life has made progress, and ended well.
         """
 
-        def work() -> Generator[Statement, list[Row], bool]:
+        def work() -> Work[bool]:
             sql = (
                 "UPDATE hookline_job SET owner = NULL, lease = NULL, resting = TRUE, wake = $4, "
                 f"{forgiven('$5')} WHERE queue = $1 AND id = $2 AND owner = $3 "
@@ -257,19 +247,18 @@ class Jobs(ClientOperations):
         self, id: str, owner: str, delay: float = 0.0, *, forgive: bool = False
     ) -> None:
         """Release a job for any other life, after `delay` seconds."""
-
-        def work() -> Work[None]:
-            sql = (
-                "UPDATE hookline_job SET owner = NULL, lease = NULL, "
-                "resting = CAST($4 AS double precision) > 0, "
-                "wake = CASE WHEN CAST($4 AS double precision) > 0 THEN TIME() + $4 END, "
-                f"{forgiven('$5')} WHERE queue = $1 AND id = $2 AND owner = $3 RETURNING id"
-            )
-            if (yield Statement(sql, (self.queue, id, owner, delay, forgive))):
-                yield ending_of(self.queue, id, owner, "released")
-
-        await self.database.run(work)
+        await self.database.run(lambda: self._leave(id, owner, delay, forgive=forgive))
         self._answers.pop(owner, None)
+
+    def _leave(self, id: str, owner: str, delay: float, *, forgive: bool) -> Work[None]:
+        sql = (
+            "UPDATE hookline_job SET owner = NULL, lease = NULL, "
+            "resting = CAST($4 AS double precision) > 0, "
+            "wake = CASE WHEN CAST($4 AS double precision) > 0 THEN TIME() + $4 END, "
+            f"{forgiven('$5')} WHERE queue = $1 AND id = $2 AND owner = $3 RETURNING id"
+        )
+        if (yield Statement(sql, (self.queue, id, owner, delay, forgive))):
+            yield ending_of(self.queue, id, owner, "released")
 
     async def finish(self, id: str, owner: str, outcome: str) -> bool:
         """Store the outcome of a job; False if another life owns the job now."""
@@ -290,12 +279,7 @@ class Jobs(ClientOperations):
                 "AND substr(owner, 1, length(CAST($2 AS text))) = $2"
             )
             for id, owner in (yield Statement(sql, (self.queue, prefix))):
-                sql = (
-                    "UPDATE hookline_job SET owner = NULL, lease = NULL "
-                    "WHERE queue = $1 AND id = $2 AND owner = $3"
-                )
-                yield Statement(sql, (self.queue, id, owner))
-                yield ending_of(self.queue, id, owner, "released")
+                yield from self._leave(id, owner, 0.0, forgive=False)
 
         await self.database.run(work)
 

@@ -65,10 +65,6 @@ class Toll(NamedTuple):
             has_call = True
         return Toll(self.deaths + 1, 1 if has_call else self.stalls + 1)
 
-    def without_one(self) -> Toll:
-        """Return the toll without the last death."""
-        return Toll(max(0, self.deaths - 1), max(0, self.stalls - 1))
-
 
 def outcome_of(id: str, deaths: int) -> str:
     """Return the outcome of a quarantined chat."""

@@ -40,8 +40,7 @@ def many(bulk: Bulk) -> str:
     """Return a bulk statement for many items, each column of which is an array."""
     arrays = ", ".join(f"${n}::{kind}[]" for n, (_, kind) in enumerate(bulk.columns, 1))
     names = ", ".join(name for name, _ in bulk.columns)
-    sql = f"WITH item AS (SELECT * FROM unnest({arrays}) _ ({names})) {bulk.sql}"
-    return translated(sql)
+    return f"WITH item AS (SELECT * FROM unnest({arrays}) _ ({names})) {bulk.sql}"
 
 
 async def _as_it_is(connection: Any) -> None:
@@ -67,16 +66,13 @@ class Connections:
             self._asyncpg.InternalClientError,  # a connection broke during a statement
         )
         self._url = f"postgresql:{rest}"
-        self._exists = False  # the tables, as far as we know
+        self.place = shown_url(self._url)
+        self.absence = f"{self.place} has no tables of durable chats"
         self._ready = False
         self._pool: Any = None
         self._opening = asyncio.Lock()
         self._items: dict[Bulk, list[tuple[tuple[Any, ...], asyncio.Future[bool]]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()  # which run bulk statements
-
-    @property
-    def place(self) -> str:
-        return shown_url(self._url)
 
     # ── connections ─────────────────────────────────────────────────────────────────────────
 
@@ -135,7 +131,7 @@ class Connections:
     async def aclose(self) -> None:
         if self._tasks:
             await asyncio.wait(self._tasks)
-        self._exists = self._ready = False
+        self._ready = False
         pool, self._pool = self._pool, None
         if pool is not None:
             with suppress(TimeoutError):  # the pool has then dropped its connections
@@ -144,17 +140,13 @@ class Connections:
 
     # ── the tables ──────────────────────────────────────────────────────────────────────────
 
-    @property
-    def absence(self) -> str:
-        return f"{self.place} has no tables of durable chats"
-
     async def exists(self) -> bool:
-        if not self._exists:
-            query = "SELECT to_regclass('hookline_job_schema') IS NOT NULL"
-            [[self._exists]] = await self.fetch(query)
-            if self._exists:
-                await self.prepare()
-        return self._exists
+        if not self._ready:
+            [[exists]] = await self.fetch("SELECT to_regclass('hookline_job_schema') IS NOT NULL")
+            if not exists:
+                return False
+            await self.prepare()
+        return True
 
     async def prepare(self) -> None:
         if self._ready:
@@ -168,7 +160,7 @@ class Connections:
                             await connection.execute(statement)
                 finally:
                     await connection.execute("SELECT pg_advisory_unlock($1)", _LOCK)
-        self._exists = self._ready = True
+        self._ready = True
 
     # ── statements ──────────────────────────────────────────────────────────────────────────
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import Any, Final, Protocol
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
+from hookline.durable.restate._requests import Requests, quoted
 from hookline.errors import StoreError, UsageError
 
 logger = logging.getLogger("hookline.durable")
@@ -24,12 +25,6 @@ _ATTEMPTS: Final = 5  # failed connections after which a worker counts as gone
 _MARK: Final = "moving"
 """The state of a chat that a worker pauses to move it; the worker may die before it resumes it."""
 _NOT_CONNECTED: Final = "RT0010"  # Restate's own code: it could not connect to the address
-
-
-class Asks(Protocol):
-    """Sends a request; raises StoreError if the server is not reachable."""
-
-    async def __call__(self, method: str, path: str, body: bytes | None = None, /) -> Any: ...
 
 
 class _Service(msgspec.Struct, frozen=True):
@@ -50,10 +45,6 @@ class _Row(msgspec.Struct, frozen=True):
     id: str
     chat: str
     status: str
-
-
-class _Rows(msgspec.Struct, frozen=True):
-    rows: tuple[_Row, ...] = ()
 
 
 def listen(bind: str) -> socket.socket:
@@ -88,11 +79,11 @@ def address_for(bind: str, server: str) -> str:
 class Admin:
     """One worker's view of the admin API."""
 
-    def __init__(self, ask: Asks, url: str, name: str, uri: str) -> None:
-        self._ask = ask
-        self._url = url.rstrip("/")
-        self._names = frozenset({name, f"{name}-answers"})
-        self._name = name
+    def __init__(self, requests: Requests, uri: str) -> None:
+        """`uri` is the address of the worker."""
+        self._requests = requests
+        self._name, self._url = requests.name, requests.admin
+        self._names = frozenset({self._name, f"{self._name}-answers"})
         self._uri = uri.rstrip("/")
         self._id = ""  # of our deployment
 
@@ -116,42 +107,35 @@ class Admin:
                 await asyncio.sleep(_AGAIN)
 
     async def _register(self) -> None:
-        answer = await self._ask("GET", f"{self._url}/deployments")
+        answer = await self._requests.ask("GET", f"{self._url}/deployments")
         deployments = msgspec.json.decode(answer.content, type=_Deployments).deployments
-        same_address = [
-            deployment for deployment in deployments if deployment.uri.rstrip("/") == self._uri
-        ]
-        for other in same_address:
-            foreign = sorted({deployment.name for deployment in other.services} - self._names)
-            if foreign:
-                raise UsageError(
-                    f"advertise={self._uri!r} is registered with Restate for {foreign[0]!r}; use "
-                    f"another address, or remove that one: restate deployments remove {other.id}"
+        is_known = False
+        for other in deployments:
+            names = {service.name for service in other.services}
+            if other.uri.rstrip("/") == self._uri:
+                is_known = True
+                if foreign := sorted(names - self._names):
+                    raise UsageError(
+                        f"advertise={self._uri!r} is registered with Restate for {foreign[0]!r}; "
+                        "use another address, or remove that one: restate deployments remove "
+                        f"{other.id}"
+                    )
+            elif names & self._names:
+                logger.warning(
+                    "chats of %r are also registered at %s: chats that began there stay there; "
+                    "give all workers one address, advertise=",
+                    self._name,
+                    other.uri,
                 )
-        other_addresses = [
-            deployment
-            for deployment in deployments
-            if deployment not in same_address and self._serves(deployment)
-        ]
-        for other in other_addresses:
-            logger.warning(
-                "chats of %r are also registered at %s: chats that began there stay there; give "
-                "all workers one address, advertise=",
-                self._name,
-                other.uri,
-            )
         # What is registered here has only our own names, so it may be replaced.
-        body = msgspec.json.encode({"uri": self._uri, "force": bool(same_address)})
-        answer = await self._ask("POST", f"{self._url}/deployments", body)
+        body = msgspec.json.encode({"uri": self._uri, "force": is_known})
+        answer = await self._requests.ask("POST", f"{self._url}/deployments", body)
         if not answer.is_success:
             raise UsageError(
                 f"Restate at {self._url} did not accept the worker at {self._uri}; check that "
                 f"Restate can reach this address, or set advertise=: {answer.text.strip()}"
             )
         self._id = msgspec.json.decode(answer.content, type=_Deployment).id
-
-    def _serves(self, deployment: _Deployment) -> bool:
-        return any(service.name in self._names for service in deployment.services)
 
     async def adopt(self) -> None:
         """Move the chats of workers that are gone to this worker, until cancelled."""
@@ -164,7 +148,7 @@ class Admin:
 
     async def move_all(self) -> None:
         """Move the chats of workers that are gone, except those that an operator has paused."""
-        names = ", ".join("'" + name.replace("'", "''") + "'" for name in sorted(self._names))
+        names = ", ".join(quoted(name) for name in sorted(self._names))
         query = (
             "SELECT i.id AS id, i.target_service_key AS chat, i.status AS status "
             "FROM sys_invocation i "
@@ -176,12 +160,10 @@ class Admin:
             f"AND i.last_failure_error_code = '{_NOT_CONNECTED}' "
             f"AND i.pinned_deployment_id <> '{self._id}')) LIMIT 1000"
         )
-        body = msgspec.json.encode({"query": query})
-        answer = await self._ask("POST", f"{self._url}/query", body)
-        for row in msgspec.json.decode(answer.content, type=_Rows).rows:
+        for row in await self._requests.rows(_Row, query):
             if row.status != "paused":
                 await self._mark(row.chat, {_MARK: list(b"true")})
-                await self._ask("PATCH", f"{self._url}/invocations/{row.id}/pause")
+                await self._requests.act(row.id, "pause")
             # Two workers may have moved it at the same time: then one look more resumes it.
             state = {} if await self._resume(row.id) else {_MARK: list(b"true")}
             await self._mark(row.chat, state)
@@ -189,14 +171,12 @@ class Admin:
     async def _mark(self, chat: str, state: dict[str, list[int]]) -> None:
         """Set the state of the chat's object for answers, which has no other state."""
         body = msgspec.json.encode({"object_key": chat, "new_state": state})
-        await self._ask("POST", f"{self._url}/services/{self._name}-answers/state", body)
+        await self._requests.ask("POST", f"{self._url}/services/{self._name}-answers/state", body)
 
     async def _resume(self, id: str) -> bool:
         """Resume an invocation here; False if it is not paused yet."""
-        path = f"{self._url}/invocations/{id}/resume?deployment={self._id}"
         for _ in range(10):
-            answer = await self._ask("PATCH", path)
-            if answer.is_success:
+            if await self._requests.act(id, f"resume?deployment={self._id}"):
                 logger.warning("took over a chat of %r: its worker is gone", self._name)
                 return True
             await asyncio.sleep(0.1)

@@ -11,7 +11,7 @@ import msgspec
 
 from hookline.durable._shared.deaths import Toll, log_quarantine
 from hookline.durable.restate._deaths import quarantine_in, toll_of, undone_by
-from hookline.durable.restate._result_waits import Paused, Results, quoted
+from hookline.durable.restate._requests import Paused, Requests, quoted
 from hookline.errors import StoreError, UsageError
 
 logger = logging.getLogger("hookline.durable")
@@ -26,11 +26,10 @@ class _Promise(msgspec.Struct, frozen=True):
     key: str
 
 
-class Reports(Results):
+class Reports(Requests):
     """Takes deaths back, asks which were taken back, and quarantines chats."""
 
     def __init__(self, url: str, name: str, admin: str | None) -> None:
-        """`url` is the ingress, `name` the name of the workers, and `admin` the admin API."""
         super().__init__(url, name, {}, admin)
         self._undoing: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._pausing: set[asyncio.Task[None]] = set()
@@ -55,9 +54,9 @@ class Reports(Results):
     async def toll(self, id: str, steps: Sequence[bytes]) -> Toll | None:
         """Return the toll of a chat; None if Restate does not tell which deaths count."""
         try:
-            rows = await self._rows(
+            rows = await self.rows(
                 _Promise,
-                f"SELECT key FROM sys_promise WHERE service_name = {quoted(self._name)} "
+                f"SELECT key FROM sys_promise WHERE service_name = {quoted(self.name)} "
                 f"AND service_key = {quoted(id)} AND completed",
             )
         except (StoreError, UsageError) as exc:
@@ -76,14 +75,13 @@ class Reports(Results):
         """The failure tells clients why the chat is quarantined, so it must be recorded first."""
         try:
             for _ in range(_LOOKS):
-                rows = await self._rows(
+                rows = await self.rows(
                     Paused,
                     "SELECT target_service_key AS id, last_failure AS failure "
                     f"FROM sys_invocation WHERE id = {quoted(invocation)}",
                 )
                 if any(quarantine_in(id, row.failure or "") for row in rows):
-                    path = f"{self._admin}/invocations/{invocation}/pause"
-                    if (await self._ask("PATCH", path)).is_success:
+                    if await self.act(invocation, "pause"):
                         log_quarantine(id, deaths)
                     return
                 await asyncio.sleep(_LOOK)

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from hookline.durable._shared.deaths import Progress, Toll, outcome_of
-from hookline.durable.restate._journal_entries import death_in, is_batch, worker_of
+from hookline.durable.restate._journal_entries import death_in, is_batch, lives_of
 from hookline.runtimes import Batch
 
 _batch: Final = msgspec.json.Decoder(Batch)
@@ -57,23 +57,8 @@ def _toll_of(steps: Sequence[bytes], undone: Collection[str]) -> Toll:
 
 def workers_of_the_dead(steps: Sequence[bytes]) -> list[str]:
     """Return the worker of each life that has died; "" for a life that has recorded nothing."""
-    workers, worker = list[str](), ""
-    for data in steps:
-        if death_in(data) is not None:
-            workers.append(worker)
-            worker = ""
-        elif is_batch(data):
-            worker = _worker_in(data) or worker
-    return workers
-
-
-def _worker_in(data: bytes) -> str:
-    """Return the worker of the life that begins with a batch, if one begins."""
-    try:
-        lives = [line.key for line in _batch.decode(data).lines if line.kind == "life"]
-    except msgspec.DecodeError:  # of newer code
-        return ""
-    return worker_of(lives[-1]) if lives else ""
+    lives = lives_of([(0.0, data) for data in steps])
+    return [owner.removesuffix("..") for owner, _, _, _, ending in lives if ending == "died"]
 
 
 def _forgiven(toll: Toll, life: list[bytes]) -> Toll:

@@ -98,11 +98,6 @@ def times_of(journal: list[tuple[float, Any]]) -> dict[str, float]:
     return times
 
 
-def worker_of(life: str) -> str:
-    """Return the worker in the name of a life."""
-    return life.partition(".")[2].rpartition(".")[0]
-
-
 def lives_of(
     steps: list[tuple[float, bytes]],
 ) -> Iterator[tuple[str, str | None, float, float | None, str | None]]:
@@ -121,6 +116,7 @@ def lives_of(
             if line.kind == "life":
                 if begin:
                     yield name, None, begin, None, None
-                name, begin = f"{worker_of(line.key)}..", at
+                worker = line.key.partition(".")[2].rpartition(".")[0]
+                name, begin = f"{worker}..", at
     if begin:
         yield name, None, begin, None, None

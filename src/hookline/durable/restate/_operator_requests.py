@@ -24,7 +24,7 @@ from hookline.durable.restate._journal_entries import (
     steps_of,
     times_of,
 )
-from hookline.durable.restate._result_waits import Results, quoted
+from hookline.durable.restate._requests import Requests, quoted
 from hookline.errors import UsageError
 
 _PAGE: Final = 1000  # chats of one query
@@ -68,20 +68,16 @@ class _Group(msgspec.Struct, frozen=True):
     created: datetime
 
 
-class OperatorRequests(Results):
-    """A client of a Restate server and of its admin API."""
-
-    async def _act(self, invocation: str, action: str) -> bool:
-        path = f"{self._admin}/invocations/{invocation}/{action}"
-        return bool((await self._ask("PATCH", path)).is_success)
+class OperatorRequests(Requests):
+    """The operations on the chats of a Restate server; `Operations` describes the methods."""
 
     async def _select(self, where: str, offset: int = 0) -> list[_Chat]:
-        return await self._rows(
+        return await self.rows(
             _Chat,
             "SELECT i.id AS invocation, i.target_service_key AS id, i.status, "
             "i.created_at AS created, i.completed_at AS ended, j.entry_json AS entry "
             "FROM sys_invocation i LEFT JOIN sys_journal j ON j.id = i.id AND j.index = 0 "
-            f"WHERE i.target_service_name = {quoted(self._name)} "
+            f"WHERE i.target_service_name = {quoted(self.name)} "
             f"AND i.target_handler_name = 'run' {where} "
             f"ORDER BY i.created_at, i.id LIMIT {_PAGE} OFFSET {offset}",
         )
@@ -102,7 +98,6 @@ class OperatorRequests(Results):
     # ── what operators see ──────────────────────────────────────────────────────────────────
 
     async def chats(self, query: Query) -> list[ChatStatus]:
-        """Return the chats that match, the oldest first."""
         where = ""
         if query.id is not None:
             where += f" AND i.target_service_key = {quoted(query.id)}"
@@ -115,7 +110,7 @@ class OperatorRequests(Results):
         while True:
             page = await self._select(where, offset)
             for chat in page:
-                fields = _fields(chat)
+                fields = fields_of(input_of(chat.entry))
                 if not _matches(query, fields):
                     continue
                 status = await self._status(chat, fields)
@@ -145,19 +140,17 @@ class OperatorRequests(Results):
         )
 
     async def queues(self) -> list[str]:
-        """Return the names of the workers that have jobs."""
         sql = (
             "SELECT DISTINCT target_service_name AS key FROM sys_invocation "
             "WHERE target_service_ty = 'workflow' AND target_handler_name = 'run'"
         )
-        return sorted(row.key for row in await self._rows(_Text, sql))
+        return sorted(row.key for row in await self.rows(_Text, sql))
 
     async def counts(self) -> Counts:
-        """Return the figures of the queue."""
-        groups = await self._rows(
+        groups = await self.rows(
             _Group,
             "SELECT status, count(*) AS chats, min(created_at) AS created FROM sys_invocation "
-            f"WHERE target_service_name = {quoted(self._name)} AND target_handler_name = 'run' "
+            f"WHERE target_service_name = {quoted(self.name)} AND target_handler_name = 'run' "
             "GROUP BY status",
         )
         chats = {group.status: group.chats for group in groups}
@@ -172,7 +165,7 @@ class OperatorRequests(Results):
         )
 
     async def _journal(self, chat: _Chat) -> list[tuple[float, Any]]:
-        entries = await self._rows(
+        entries = await self.rows(
             _Entry,
             "SELECT appended_at AS at, entry_json AS entry FROM sys_journal "
             f"WHERE id = {quoted(chat.invocation)} ORDER BY index",
@@ -180,28 +173,27 @@ class OperatorRequests(Results):
         return [(entry.at.timestamp(), msgspec.json.decode(entry.entry)) for entry in entries]
 
     async def record(self, id: str) -> Record:
-        """Return all that is known about a job. Raises UsageError for an unknown job."""
         chat = await self._chat(id)
         outcome = await self._outcome(id) if chat.status == "completed" else None
         journal = await self._journal(chat)
         steps = steps_of(journal)
         batches = [(at, data) for at, data in steps if is_batch(data)]
-        at_key = f"service_name = {quoted(self._name)} AND service_key = {quoted(id)}"
-        questions = await self._rows(
+        at_key = f"service_name = {quoted(self.name)} AND service_key = {quoted(id)}"
+        questions = await self.rows(
             _Text,
             f"SELECT key, value_utf8 AS text FROM state WHERE {at_key} "
             "AND key LIKE 'question/%' ORDER BY key",
         )
-        promises = await self._rows(
+        promises = await self.rows(
             _Text,
             "SELECT key, completion_success_value_utf8 AS text FROM sys_promise "
             f"WHERE {at_key} AND completed",
         )
         promise = {row.key: row.text for row in promises}
-        requests = await self._rows(
+        requests = await self.rows(
             _Invocation,
             "SELECT id, created_at AS created FROM sys_invocation "
-            f"WHERE target_service_name = {quoted(self._name)} AND target_handler_name = 'abort' "
+            f"WHERE target_service_name = {quoted(self.name)} AND target_handler_name = 'abort' "
             f"AND target_service_key = {quoted(id)} ORDER BY created_at LIMIT 1",
         )
         created = chat.created.timestamp()
@@ -242,7 +234,7 @@ class OperatorRequests(Results):
         action, status = ("kill", "completed") if state == "aborted" else ("pause", "paused")
         if chat.status == status:
             return True
-        return await self._act(chat.invocation, action) and await self._until(id, status)
+        return await self.act(chat.invocation, action) and await self._until(id, status)
 
     async def retry(self, id: str) -> bool:
         """Resume a paused job, and take its deaths back; False if it is not paused."""
@@ -252,24 +244,23 @@ class OperatorRequests(Results):
         steps = enumerate(steps_of(await self._journal(chat)), 1)
         if deaths := [number for number, (_, data) in steps if death_in(data) is not None]:
             await self.undo(id, deaths)
-        return await self._act(chat.invocation, "resume")
+        return await self.act(chat.invocation, "resume")
 
     async def delete(self, id: str) -> bool:
         """Delete a job that is over, and the answers to it; False if it is not over."""
         if (await self._chat(id)).status != "completed":
             return False
-        names = f"{quoted(self._name)}, {quoted(self._name + '-answers')}"
-        invocations = await self._rows(
+        names = f"{quoted(self.name)}, {quoted(self.name + '-answers')}"
+        invocations = await self.rows(
             _Invocation,
             f"SELECT id, created_at AS created FROM sys_invocation WHERE status = 'completed' "
             f"AND target_service_name IN ({names}) AND target_service_key = {quoted(id)}",
         )
         for invocation in invocations:
-            await self._act(invocation.id, "purge")
+            await self.act(invocation.id, "purge")
         return True
 
     async def forget(self, conversation: str) -> int:
-        """Delete the jobs of a conversation that no life holds; returns their number."""
         total = 0
         for status in await self.chats(Query(conversation=conversation, limit=2**31)):
             if status.conversation == conversation and status.state != "running":
@@ -279,7 +270,6 @@ class OperatorRequests(Results):
         return total
 
     async def cleanup(self, before: float) -> int:
-        """Delete all jobs that ended before this time; returns their number."""
         total = 0
         where = f"AND i.status = 'completed' AND i.completed_at < {_time(before)}"
         while True:
@@ -292,14 +282,14 @@ class OperatorRequests(Results):
     async def drain(self) -> NoReturn:
         """Raise UsageError: Restate calls its workers by itself."""
         raise UsageError(
-            f"chats of {self._name!r} cannot be drained on Restate; stop its workers, and Restate "
+            f"chats of {self.name!r} cannot be drained on Restate; stop its workers, and Restate "
             "continues their chats once a worker is back"
         )
 
     async def resume(self) -> NoReturn:
         """Raise UsageError: nothing was drained."""
         raise UsageError(
-            f"chats of {self._name!r} cannot be drained on Restate; start a worker to continue them"
+            f"chats of {self.name!r} cannot be drained on Restate; start a worker to continue them"
         )
 
 
@@ -313,7 +303,3 @@ def _matches(query: Query, fields: Fields) -> bool:
         and query.key in (None, fields.key)
         and (fields.conversation or "").startswith(query.conversation or "")
     )
-
-
-def _fields(chat: _Chat) -> Fields:
-    return fields_of(input_of(chat.entry))

@@ -1,22 +1,28 @@
-"""The requests of the client to Restate's ingress, over HTTP."""
+"""The requests to a Restate server, over HTTP: to its ingress, and to its admin API.
+
+Only the admin API knows the quarantined chats, so whoever waits for a result asks it too.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
 from hookline.durable._job import aborted_outcome, encode_outcome
 from hookline.durable._shared.extra import needed
+from hookline.durable._shared.outcome_waits import Waiters
 from hookline.durable._status import Sending
-from hookline.durable.restate._admin import Admin
+from hookline.durable.restate._deaths import quarantine_in
 from hookline.errors import RemoteChatError, StoreError, UsageError
 
+T = TypeVar("T")
 _NOT_READY: Final = 470  # Restate's own status: the workflow is running
 _AGAIN: Final = 1.0  # seconds before an unreachable server is tried again
+_LOOK: Final = 2.0  # seconds between two looks whether chats are quarantined
 _SILENCE: Final = 30.0  # seconds without an answer before a request is given up, or asked again
 _UNAVAILABLE: Final = (429, 502, 503, 504)  # of a server that starts, or of a proxy; not of a chat
 _DENIED: Final = (401, 403)  # of a proxy
@@ -36,28 +42,41 @@ class _Reply(msgspec.Struct, frozen=True):
 _reply_decoder: Final = msgspec.json.Decoder(_Reply)
 
 
-def admin_of(url: str) -> str:
-    """The default address of the admin API: port 9070 on the host of the ingress."""
-    parts = urlsplit(url)
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    return f"{parts.scheme}://{host}:9070"
+class Paused(msgspec.Struct, frozen=True):
+    """A chat that may be quarantined, and its last failure."""
+
+    id: str
+    failure: str | None = None
 
 
-class Ingress:
+def quoted(text: str) -> str:
+    """Return a text of SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+class Requests:
     """A client of a Restate server."""
 
-    def __init__(self, url: str, name: str, headers: dict[str, str]) -> None:
-        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+    def __init__(self, url: str, name: str, headers: dict[str, str], admin: str | None) -> None:
+        """`url` is the ingress, `name` the name of the workers, and `admin` the admin API.
+
+        The default address of the admin API is port 9070 on the host of the ingress.
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
             raise UsageError(
                 f"{url!r} is not the URL of a Restate server; use e.g. http://127.0.0.1:8080"
             )
         self._httpx = needed("httpx")
-        self._url = url.rstrip("/")
-        self._name = name
+        self.url = url.rstrip("/")
+        self.name = name
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        self.admin = (admin or f"{parts.scheme}://{host}:9070").rstrip("/")
         self._headers = headers
         self._client: Any = None
+        self._quarantined = Waiters(self._quarantines, _LOOK)
 
-    async def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
+    async def ask(self, method: str, path: str, body: bytes | None = None) -> Any:
         """Send a request. Raises StoreError if the server is not reachable, or cannot answer now.
 
         Raises UsageError if a proxy denies the request.
@@ -70,25 +89,48 @@ class Ingress:
         try:
             answer = await self._client.request(
                 method,
-                path if "://" in path else self._url + path,
+                path if "://" in path else self.url + path,
                 content=body,
                 headers=headers,
             )
         except self._httpx.HTTPError as exc:
             raise StoreError(
-                f"Restate at {self._url} is not reachable ({type(exc).__name__}); check that it "
+                f"Restate at {self.url} is not reachable ({type(exc).__name__}); check that it "
                 "runs, and that its URL is right"
             ) from exc
         if answer.status_code in _UNAVAILABLE:
             raise StoreError(
-                f"Restate at {self._url} cannot answer now: status {answer.status_code}; try again"
+                f"Restate at {self.url} cannot answer now: status {answer.status_code}; try again"
             )
         if answer.status_code in _DENIED:
             raise UsageError(
-                f"{self._url} denies the request: status {answer.status_code}; pass what its proxy "
+                f"{self.url} denies the request: status {answer.status_code}; pass what its proxy "
                 "needs as Chats(url, headers={…})"
             )
         return answer
+
+    async def rows(self, kind: type[T], sql: str) -> list[T]:
+        """Ask the admin API. Raises StoreError or UsageError."""
+        body = msgspec.json.encode({"query": sql})
+        answer = await self.ask("POST", f"{self.admin}/query", body)
+        if not answer.is_success:
+            raise StoreError(
+                f"Restate's admin API at {self.admin} refused a query: status "
+                f"{answer.status_code}; check admin=, and see Restate's log"
+            )
+        try:
+            rows = msgspec.json.decode(answer.content, type=dict[str, list[kind]])  # type: ignore[valid-type]
+        except msgspec.DecodeError as exc:
+            raise UsageError(
+                f"the server at {self.admin} is not Restate's admin API: {exc}; pass its address "
+                "as admin="
+            ) from exc
+        return rows["rows"]
+
+    async def act(self, invocation: str, action: str) -> bool:
+        """Pause, resume, kill or purge an invocation; returns whether Restate accepts it."""
+        path = f"{self.admin}/invocations/{invocation}/{action}"
+        return bool((await self.ask("PATCH", path)).is_success)
 
     def _read(self, answer: Any) -> _Reply:
         """Read an answer; raises UsageError if it cannot come from Restate."""
@@ -99,29 +141,29 @@ class Ingress:
         if reply.event or reply.invocation or reply.message:
             return reply
         raise UsageError(
-            f"the server at {self._url} is not Restate: it answered with status "
+            f"the server at {self.url} is not Restate: it answered with status "
             f"{answer.status_code}; use the address of Restate's ingress"
         )
 
     async def _call(self, path: str, value: object = None) -> Any:
         """Call a handler, and return its answer."""
         body = None if value is None else msgspec.json.encode(value)
-        answer = await self._ask("POST", path, body)
+        answer = await self.ask("POST", path, body)
         if answer.status_code == _NOT_FOUND:
             raise UsageError(
-                f"Restate at {self._url} does not know {path}: register a worker, or "
-                f"replace name={self._name!r} with the name of the registered workers"
+                f"Restate at {self.url} does not know {path}: register a worker, or "
+                f"replace name={self.name!r} with the name of the registered workers"
             )
         if not answer.is_success:
             raise StoreError(
-                f"Restate at {self._url} refused {path}: status {answer.status_code}; "
+                f"Restate at {self.url} refused {path}: status {answer.status_code}; "
                 "see Restate's log"
             )
         return answer
 
     async def _runs(self, id: str) -> bool:
         """Return whether a chat is not over. Raises UsageError if there is no such chat."""
-        answer = await self._ask("GET", f"/restate/workflow/{self._name}/{id}/output")
+        answer = await self.ask("GET", f"/restate/workflow/{self.name}/{id}/output")
         self._read(answer)
         if answer.status_code == _NOT_FOUND:
             raise self._unknown(id)
@@ -129,7 +171,7 @@ class Ingress:
 
     async def _outcome(self, id: str) -> str | None:
         """Return the outcome of a chat that is over; None if it is deleted."""
-        answer = await self._ask("GET", f"/restate/workflow/{self._name}/{id}/output")
+        answer = await self.ask("GET", f"/restate/workflow/{self.name}/{id}/output")
         return None if answer.status_code == _NOT_FOUND else self._outcome_in(id, answer)
 
     def _outcome_in(self, id: str, answer: Any) -> str:
@@ -141,18 +183,32 @@ class Ingress:
 
     def _unknown(self, id: str) -> UsageError:
         return UsageError(
-            f"there is no durable chat {id!r} at {self._url}, name={self._name!r}; start it first"
+            f"there is no durable chat {id!r} at {self.url}, name={self.name!r}; start it first"
         )
 
     async def add(self, id: str, job: str) -> None:
-        self._read(await self._call(f"/{self._name}/{id}/run/send", msgspec.Raw(job.encode())))
+        self._read(await self._call(f"/{self.name}/{id}/run/send", msgspec.Raw(job.encode())))
 
     async def result(self, id: str) -> str:
-        path = f"/restate/workflow/{self._name}/{id}/attach"
+        """Wait for the outcome of a job; one that killed its workers has one, too."""
+        outcome = asyncio.ensure_future(self._attach(id))
+        quarantine = asyncio.ensure_future(self._quarantined.wait(id))
+        tasks = outcome, quarantine
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            return str((outcome if outcome in done else quarantine).result())
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _attach(self, id: str) -> str:
+        """Wait for the outcome at the ingress."""
+        path = f"/restate/workflow/{self.name}/{id}/attach"
         await self._runs(id)  # a wrong address raises here: the wait ignores an outage
         while True:
             try:
-                answer = await self._ask("GET", path)
+                answer = await self.ask("GET", path)
             except StoreError:  # the server is briefly unreachable; the chat still exists
                 await asyncio.sleep(_AGAIN)
                 continue
@@ -162,10 +218,27 @@ class Ingress:
                 return self._outcome_in(id, answer)
             await asyncio.sleep(_AGAIN)  # this failure is not the chat's
 
+    async def _quarantines(self, ids: list[str]) -> dict[str, str | None]:
+        """Return the outcomes of these jobs that are quarantined because of their deaths."""
+        outcomes = dict[str, str | None].fromkeys(ids)
+        try:
+            rows = await self.rows(
+                Paused,
+                "SELECT target_service_key AS id, last_failure AS failure FROM sys_invocation "
+                f"WHERE target_service_name = {quoted(self.name)} AND status = 'paused' "
+                f"AND target_handler_name = 'run'",
+            )
+        except (StoreError, UsageError):  # the admin API is not reachable from here
+            return outcomes
+        for row in rows:
+            if row.id in outcomes:
+                outcomes[row.id] = quarantine_in(row.id, row.failure or "")
+        return outcomes
+
     async def questions(self, id: str) -> list[str]:
         if not await self._runs(id):
             return []
-        bodies: list[str] = (await self._call(f"/{self._name}/{id}/pending")).json()
+        bodies: list[str] = (await self._call(f"/{self.name}/{id}/pending")).json()
         return bodies
 
     async def answer(
@@ -175,31 +248,29 @@ class Ingress:
             return next(iter(answers), None)
         if not answers:
             return None
-        wrong = await self._call(f"/{self._name}-answers/{id}/answer", answers)
+        wrong = await self._call(f"/{self.name}-answers/{id}/answer", answers)
         return str(wrong.json()) if wrong.content else None
 
     async def send(self, id: str, message: str, body: str, most: int, interrupts: bool) -> Sending:
         runs = await self._runs(id)
         letter = (message, body, most if runs else 0)
-        answer = await self._call(f"/{self._name}-answers/{id}/send", letter)
+        answer = await self._call(f"/{self.name}-answers/{id}/send", letter)
         sending = msgspec.json.decode(answer.content, type=Sending)
         return "over" if sending == "full" and not runs else sending
 
     async def abort(self, id: str, reason: str) -> bool:
         if not await self._runs(id):
             return False
-        await self._call(f"/{self._name}/{id}/abort", reason)
+        await self._call(f"/{self.name}/{id}/abort", reason)
         return True
 
     async def undo(self, id: str, steps: list[int]) -> None:
         """Take the deaths of lives back that had these steps open."""
-        await self._call(f"/{self._name}/{id}/undo", steps)
-
-    def admin(self, url: str | None, name: str, uri: str) -> Admin:
-        """The admin API at `url`, for a worker at `uri`."""
-        return Admin(self._ask, url or admin_of(self._url), name, uri)
+        await self._call(f"/{self.name}/{id}/undo", steps)
 
     async def aclose(self) -> None:
+        """Stop waiting, and disconnect."""
+        await self._quarantined.aclose()
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()

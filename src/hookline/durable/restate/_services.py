@@ -78,9 +78,8 @@ def services_of(
     gate = restate.VirtualObject(f"{name}-answers", invocation_retry_policy=_RETRY)
     silence = max(idle, _SILENCE)
     wait = timedelta(seconds=silence)
-    slots = Slots(
-        concurrency, silence / 2, last_call
-    )  # Restate gives up a call that is silent for long
+    # Restate gives up a call that is silent for long.
+    slots = Slots(concurrency, silence / 2, last_call)
 
     @workflow.main(
         name="run",

@@ -45,6 +45,8 @@ _SETTLE_TIME: Final = 0.05  # seconds without activity before a chat counts as w
 
 
 class _Future(Protocol):
+    """The full type of the SDK's futures, which its annotations do not express."""
+
     def is_completed(self) -> bool: ...
 
     def __await__(self) -> Generator[Any, None, bytes]: ...
@@ -102,7 +104,7 @@ class WorkflowLog:
         self._over: Callable[[], bool] = lambda: False
 
     def _promise(self, name: str) -> _Future:
-        return _future(self._context.promise(name, serde=_bytes).value())
+        return cast("_Future", self._context.promise(name, serde=_bytes).value())
 
     # ── what the journal asks for ───────────────────────────────────────────────────────────
 
@@ -135,7 +137,7 @@ class WorkflowLog:
 
     def _step(self, fn: Callable[[], Coroutine[Any, Any, bytes]]) -> _Future:
         self._steps += 1
-        return _future(self._context.run_typed("log", fn, _options))
+        return cast("_Future", self._context.run_typed("log", fn, _options))
 
     async def append(self, data: bytes) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -314,11 +316,6 @@ class WorkflowLog:
             if waiter is not None and not waiter.done():
                 waiter.set_exception(Halted())
                 waiter.exception()
-
-
-def _future(value: object) -> _Future:
-    """Cast to the full type, which the SDK's annotations do not express."""
-    return cast("_Future", value)
 
 
 def _retrieve(task: asyncio.Future[Any]) -> None:

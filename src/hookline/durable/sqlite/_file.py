@@ -221,9 +221,7 @@ class File:
         return results
 
     async def erase(self) -> None:
-        loop = asyncio.get_running_loop()
-        statement = Statement("PRAGMA wal_checkpoint(TRUNCATE)")  # the log has older pages
-        await loop.run_in_executor(self._thread, self._read, statement)
+        await self.fetch("PRAGMA wal_checkpoint(TRUNCATE)", reads=True)  # the log has older pages
 
     def _explained(self, exc: Exception) -> StoreError:
         return StoreError(
