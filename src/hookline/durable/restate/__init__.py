@@ -209,8 +209,8 @@ class Worker:
     async def _serve(self, up: asyncio.Event) -> None:
         if self._reports is None:
             raise UsageError(
-                "url=None must be the URL of Restate's ingress, as in "
-                "chats(agent, 'http://127.0.0.1:8080'); or serve the application with hypercorn"
+                f"the worker cannot listen at {self._bind!r} without url=; pass the URL of Restate's "
+                "ingress, as in chats(agent, 'http://127.0.0.1:8080'), or serve it with hypercorn"
             )
         hypercorn = needed("hypercorn")
         needed("hypercorn.asyncio")
@@ -264,10 +264,9 @@ async def _refuse(receive: Receive, send: Send) -> None:
     response that has ended, and with it the calls that still run on this connection.
     """
     await send({"type": "http.response.start", "status": 503, "headers": []})
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect" or not message.get("more_body", False):
-            break
+    is_open = True
+    while is_open:  # until the request has ended, or its connection
+        is_open = (await receive()).get("more_body", False)
     await send({"type": "http.response.body", "body": b""})
 
 
