@@ -209,7 +209,7 @@ class Worker:
     async def _serve(self, up: asyncio.Event) -> None:
         if self._reports is None:
             raise UsageError(
-                f"the worker cannot listen at {self._bind!r} without url=; pass the URL of Restate's "
+                f"a worker cannot listen at {self._bind!r} without url=; pass the URL of Restate's "
                 "ingress, as in chats(agent, 'http://127.0.0.1:8080'), or serve it with hypercorn"
             )
         hypercorn = needed("hypercorn")
