@@ -515,6 +515,14 @@ def test_deep_and_endless_markdown_is_read_as_well(text: str) -> None:
     assert set().union(*map(tags_of, found)) <= TAGS
 
 
+@pytest.mark.parametrize(
+    "text", ["~~a *b " * 2000 + "* ~~" * 2000, "**a _b " * 2000 + "_ **" * 2000]
+)
+def test_a_text_whose_marks_are_nested_too_deeply_stays_a_text(text: str) -> None:
+    (block,) = blocks(text)
+    assert msgspec.json.decode(msgspec.json.encode(block))["node"] == ["p", {}, text]
+
+
 def test_what_is_too_long_stays_text() -> None:
     (block,) = blocks("# x\n" * MOST)
     assert block.node[0] == "p"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import Any, Final, TypeAlias
@@ -150,15 +151,16 @@ def _line_of(state: Any, line: int) -> str:
 
 
 def blocks(text: str) -> list[Block]:
-    """Parse a text into blocks; a text that is too long becomes one block of plain text."""
-    if len(text) > MOST:
-        return [Block(line=0, node=["p", {}, text])]
-    tokens = iter(_reader().parse(text.replace("\0", "\ufffd")))
-    return [
-        Block(line=token.map[0] if token.map else 0, node=node)
-        for token in tokens
-        for node in _nodes(token, tokens)
-    ]
+    """Parse a text into blocks; a text that is too long or too deep becomes one block of text."""
+    if len(text) <= MOST:
+        tokens = iter(_reader().parse(text.replace("\0", "\ufffd")))
+        with suppress(RecursionError):
+            return [
+                Block(line=token.map[0] if token.map else 0, node=node)
+                for token in tokens
+                for node in _nodes(token, tokens)
+            ]
+    return [Block(line=0, node=["p", {}, text])]
 
 
 def _nodes(token: Any, rest: Iterator[Any], *, in_link: bool = False) -> list[Node]:
