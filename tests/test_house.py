@@ -66,7 +66,6 @@ PLAN = {
         "schema",
         "tool",
         "scopes",
-        "chat_scopes",
     ),
     "_model": (
         "model",
@@ -133,7 +132,6 @@ PLAN = {
         "step",
         "resume",
         "loop",
-        "partial",
         "supervisor",
         "stream",
         "update",

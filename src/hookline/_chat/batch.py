@@ -98,10 +98,6 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
     overtaken: bool = False  # one of these is parked, so later results are out of order
     answered: set[str] = msgspec.field(default_factory=set[str])  # requests, by a later answer
 
-    def find(self, call_id: str) -> ToolCall | None:
-        """The call with that id, as hooks have left it."""
-        return next((run.call for run in self.runs if run.id == call_id), None)
-
     def interrupt(self) -> None:
         """Cancel the tools that run and may be interrupted."""
         for run in self.runs:
@@ -109,10 +105,6 @@ class ToolBatch(msgspec.Struct, kw_only=True, eq=False):
             if run.in_tool and tool is not None and may_be_interrupted(tool):
                 run.interrupted = True
                 self.chat.deadlines.interrupt(tool)
-
-    def run_of(self, call_id: str | None) -> CallRun | None:
-        """The run of the call with that id."""
-        return next((run for run in self.runs if run.id == call_id), None)
 
     @property
     def running(self) -> list[str]:

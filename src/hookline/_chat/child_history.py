@@ -51,8 +51,7 @@ def own_history(
     parent: Chat, call_id: str | None, config: Config
 ) -> tuple[ConversationState | None, dict[str, Answer] | None]:
     """The conversation of a sub-agent's chat, if it may wait, and the answers it goes on with."""
-    batch = parent.step.batch
-    run: CallRun | None = None if batch is None else batch.run_of(call_id)
+    run: CallRun | None = parent.call_run(call_id)
     if run is None or sub_agent_of(run.tool) is not config:
         return None, None  # called by another tool, which would run again from its beginning
     if not (parent.can_wait or parent.runtime.answers):
@@ -71,8 +70,8 @@ async def use_answers(chat: Chat, run: CallRun) -> None:
         await chat.conversation.begin(run.request.id)
     parent: Chat | None = chat.input.parent
     while parent is not None and answers is not None:
-        parent_run = parent.step.batch and parent.step.batch.run_of(chat.input.call_id)
-        if parent_run:
+        parent_run: CallRun | None = parent.call_run(chat.input.call_id)
+        if parent_run is not None:
             parent_run.ran = True
             parent.progress.use(parent_run.id)
         for id in answers:

@@ -22,8 +22,7 @@ from hookline._hooks.declared import HooksArgument
 from hookline._model.model import DEFAULT_SETTINGS, Model, Settings
 from hookline._model.output import Form, form_of
 from hookline._record.runtime import LOCAL, Runtime
-from hookline._tools.chat_scopes import ChatScopes
-from hookline._tools.scopes import Scope, Scopes
+from hookline._tools.scopes import ChatScopes, Scope, Scopes
 from hookline._tools.tool import ToolLike
 
 Release = Literal["live", "response"]

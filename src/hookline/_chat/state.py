@@ -469,7 +469,8 @@ class Chat:
         )
         if not self.view.onStatus:
             return
-        call = self.step.batch.find(call_id) if self.step.batch is not None and call_id else None
+        call_run = self.call_run(call_id)
+        call = None if call_run is None else call_run.call
         ctx: OnStatus[Any] = OnStatus(run=self.run, type=type, data=data, call=call)
         try:
             await notify(self.view.onStatus, ctx, self.firing)
@@ -494,14 +495,18 @@ class Chat:
         self, prompt: str, schema: dict[str, Any] | None, call_id: str | None
     ) -> dict[str, Any]:
         """Put a running tool's question to the approver."""
-        batch = self.step.batch
-        call = batch.find(call_id) if batch is not None and call_id else None
-        if call is None:
+        call_run = self.call_run(call_id)
+        if call_run is None:
             raise UsageError(
                 "run.ask() is for a tool that is running; in a hook at preToolCall, return "
                 "Ask('why')"
             )
-        return await ask(self, call, prompt, schema)
+        return await ask(self, call_run.call, prompt, schema)
+
+    def call_run(self, call_id: str | None) -> Any:
+        """The run of a tool call of this step, a CallRun; None if it has no such call."""
+        runs = () if self.step.batch is None else self.step.batch.runs
+        return next((run for run in runs if run.id == call_id), None)
 
     def add_usage(self, usage: Usage) -> None:
         """Add the usage of a model call."""

@@ -284,11 +284,7 @@ class Supervisor:
 
     def interrupt(self) -> None:
         """Cancel the running work of a broken chat. Call it from any thread."""
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            loop = None
-        if loop is self.loop:
+        if self.is_here():
             self._cancel()
         elif not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self._cancel)
