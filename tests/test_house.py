@@ -508,7 +508,7 @@ NEIGHBOURS = {
     "mcp": {"providers"},
     "replay": {"durable", "testing"},
     "testing": {"hooks", "mcp", "web", "workspace"},
-    "web": {"replay"},
+    "web": {"durable", "replay"},
     "workspace": {"hooks"},
 }
 

@@ -12,6 +12,7 @@ from secrets import token_hex, token_urlsafe
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from hookline import Agent, Conversation, MemoryStore, Store
+from hookline.durable import Client
 from hookline.errors import UsageError
 from hookline.events import ChatEvent
 from hookline.web._http.access import LOOPBACK, Authorize, Guard
@@ -42,7 +43,7 @@ from hookline.web._site.begin import (
     check_answers,
 )
 from hookline.web._site.config import SiteConfig
-from hookline.web._site.durable import DurableChats, Engine
+from hookline.web._site.durable import DurableChats
 from hookline.web._site.error_statuses import not_begun
 from hookline.web._site.inbox import Approvers
 from hookline.web._site.policy_trials import Policies
@@ -72,7 +73,7 @@ def app(
     page: Page | bool = False,
     timeline: bool | None = None,
     relay: RedisRelay | None = None,
-    durable: Engine | None = None,
+    durable: Client | None = None,
     client_tools: ClientTools = (),
     ag_ui_state: AgUiState | None = None,
     ag_ui_context: bool = False,
@@ -173,7 +174,7 @@ def _check_options(config: SiteConfig) -> SiteConfig:
 
 
 def _durable_chats(
-    agent: str, engine: Engine | None, relay: RedisRelay | None, *, edits: bool
+    agent: str, engine: Client | None, relay: RedisRelay | None, *, edits: bool
 ) -> DurableChats | None:
     if engine is None:
         return None
