@@ -117,7 +117,7 @@ class Observer:
             raise UsageError(f"lease={lease!r} must be at least 0.2 seconds")
         self._url, self._names = url, names
         self._members = names.members(name)
-        self._readers = names.readers(name)
+        self._readers = f"{self._members}:"
         self._offsets = f"{self._members}:places"
         self._types, self._start_at = types, since
         self._lease = lease
