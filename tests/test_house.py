@@ -352,7 +352,6 @@ DOOR_PLANS = {
     ),
     "web": (
         "_http.extra",
-        "_http.refused",
         "_http.sse",
         "_http.request_reply",
         "_http.access",
@@ -408,7 +407,6 @@ DOOR_PLANS = {
         "_site.error_statuses",
         "_site.config",
         "_site.answers.streaming",
-        "_site.answers.queued",
         "_site.answers.answer",
         "_site.answers.responses",
         "_site.inbox",

@@ -7,7 +7,7 @@ Both need `pip install "hookline[web]"`.
 """
 
 from hookline.web._app import app, chat_response, encode, resume_response
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._page.files import Page
 from hookline.web._protocols.ag_ui.encoder import AgUiEncoder
 from hookline.web._protocols.ag_ui.messages import (

@@ -17,7 +17,7 @@ from hookline.errors import UsageError
 from hookline.events import ChatEvent
 from hookline.web._http.access import LOOPBACK, Authorize, Guard
 from hookline.web._http.extra import needs
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._http.request_reply import Request as HttpRequest
 from hookline.web._page.files import Page
 from hookline.web._page.run_observers import Watcher

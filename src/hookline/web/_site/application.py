@@ -22,10 +22,10 @@ from hookline import Conversation
 from hookline.errors import HooklineError
 from hookline.runtimes import find_sent
 from hookline.web._http.access import preflight
-from hookline.web._http.refused import Refused
 from hookline.web._http.request_reply import (
     Headers,
     Receive,
+    Refused,
     Reply,
     Request,
     Scope,

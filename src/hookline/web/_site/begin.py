@@ -32,7 +32,7 @@ from hookline.errors import (
     ToolDefinitionError,
     UsageError,
 )
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._protocols.ag_ui.state import AgUiState, share
 from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion
 from hookline.web._protocols.incoming import Incoming, object_of, text_of

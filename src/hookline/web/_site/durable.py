@@ -18,7 +18,7 @@ from hookline.durable import Client
 from hookline.errors import ApprovalError, StoreError, UsageError
 from hookline.events import Interrupt
 from hookline.runtimes import find_sent
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._protocols.incoming import Incoming
 from hookline.web._runs.run import Receipt, When
 from hookline.web._runs.run_header import Header

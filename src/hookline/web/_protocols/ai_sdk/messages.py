@@ -26,7 +26,7 @@ from hookline import (
     ToolMessage,
     UserMessage,
 )
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion, questions_of
 from hookline.web._protocols.answer_changes import decision_on
 from hookline.web._protocols.client_messages import media, narrow

@@ -10,13 +10,11 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from hookline import Conversation
-from hookline.web._http.refused import Refused
-from hookline.web._http.request_reply import Request
+from hookline.web._http.request_reply import Refused, Request
 from hookline.web._protocols.table import Protocol, parse, release_for
 from hookline.web._runs.run import Live
 from hookline.web._runs.titles import titling
-from hookline.web._site.answers.queued import AnswerRequest, Queued
-from hookline.web._site.answers.streaming import Presence, Streaming
+from hookline.web._site.answers.streaming import AnswerRequest, Presence, Queued, Streaming
 from hookline.web._site.begin import Options, begin, check_answers, scope_of_agent
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Index, conversation_key
