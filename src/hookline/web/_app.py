@@ -26,7 +26,6 @@ from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion
 from hookline.web._protocols.error_texts import DescribeError
 from hookline.web._protocols.incoming import SystemPolicy, read_object
 from hookline.web._protocols.table import Encoder, Protocol, check_protocol, encoder_for, parse
-from hookline.web._runs.options import RouteOptions
 from hookline.web._runs.registry import Runs
 from hookline.web._runs.run import DEFAULT_CAPS, Caps, Live
 from hookline.web._site.answers.responses import once, run_response, whole_response
@@ -39,6 +38,7 @@ from hookline.web._site.begin import (
     OnBusy,
     OnDisconnect,
     Opening,
+    RouteOptions,
     begin,
     check_answers,
 )
