@@ -48,7 +48,6 @@ class Request:
         if root and (path == root or path.startswith(f"{root}/")):
             path = path[len(root) :]
         self.path = path or "/"
-        self.root = root
         self._more = True  # whether the client may still send
 
     async def body(self, limit: int, seconds: float) -> bytes:
