@@ -350,15 +350,12 @@ DOOR_PLANS = {
     ),
     "web": (
         "_http.extra",
-        "_http.refused",
         "_http.sse",
         "_http.request_reply",
         "_http.access",
         "_runs.run_header",
-        "_runs.fired_hooks",
         "_runs.backlog",
         "_runs.store_keys",
-        "_runs.options",
         "_runs.hook_points",
         "_runs.starts",
         "_runs.run",
@@ -406,7 +403,6 @@ DOOR_PLANS = {
         "_site.error_statuses",
         "_site.config",
         "_site.answers.streaming",
-        "_site.answers.queued",
         "_site.answers.answer",
         "_site.answers.responses",
         "_site.inbox",
@@ -506,7 +502,7 @@ NEIGHBOURS = {
     "mcp": {"providers"},
     "replay": {"durable", "testing"},
     "testing": {"hooks", "mcp", "web", "workspace"},
-    "web": {"replay"},
+    "web": {"durable", "replay"},
     "workspace": {"hooks"},
 }
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hookline.events import ChatEvent
-from hookline.web._runs.fired_hooks import HookFired
+from hookline.web._runs.backlog import HookFired
 
 HEAD = """\
 // The frames of hookline's native protocol.

@@ -424,9 +424,8 @@ def stop_writing(relay: Any) -> None:
 
     relay._tasks[0].cancel()
     relay._writer.flush = at_once
-    for _, flushed in relay._writer._flushes:
-        if not flushed.done():
-            flushed.set_result(None)
+    relay._writer._done = relay._writer._put
+    relay._writer._written.set()
 
 
 async def live(world: World, prefix: str, limit: int | None = None, *, killed: bool = False) -> Any:

@@ -7,7 +7,7 @@ Both need `pip install "hookline[web]"`.
 """
 
 from hookline.web._app import app, chat_response, encode, resume_response
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._page.files import Page
 from hookline.web._protocols.ag_ui.encoder import AgUiEncoder
 from hookline.web._protocols.ag_ui.messages import (
@@ -21,7 +21,7 @@ from hookline.web._protocols.ai_sdk.request import parse_ai_sdk
 from hookline.web._protocols.incoming import Incoming
 from hookline.web._protocols.native.encoder import NativeEncoder
 from hookline.web._protocols.native.messages import parse_native, to_native_messages
-from hookline.web._runs.fired_hooks import HookFired
+from hookline.web._runs.backlog import HookFired
 from hookline.web._runs.hook_points import OnClientAttached, OnClientDetached, OnFeedback
 from hookline.web._runs.registry import Runs
 from hookline.web._runs.run import Caps

@@ -12,11 +12,12 @@ from secrets import token_hex, token_urlsafe
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from hookline import Agent, Conversation, MemoryStore, Store
+from hookline.durable import Client
 from hookline.errors import UsageError
 from hookline.events import ChatEvent
 from hookline.web._http.access import LOOPBACK, Authorize, Guard
 from hookline.web._http.extra import needs
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._http.request_reply import Request as HttpRequest
 from hookline.web._page.files import Page
 from hookline.web._page.run_observers import Watcher
@@ -25,7 +26,6 @@ from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion
 from hookline.web._protocols.error_texts import DescribeError
 from hookline.web._protocols.incoming import SystemPolicy, read_object
 from hookline.web._protocols.table import Encoder, Protocol, check_protocol, encoder_for, parse
-from hookline.web._runs.options import RouteOptions
 from hookline.web._runs.registry import Runs
 from hookline.web._runs.run import DEFAULT_CAPS, Caps, Live
 from hookline.web._site.answers.responses import once, run_response, whole_response
@@ -38,11 +38,12 @@ from hookline.web._site.begin import (
     OnBusy,
     OnDisconnect,
     Opening,
+    RouteOptions,
     begin,
     check_answers,
 )
 from hookline.web._site.config import SiteConfig
-from hookline.web._site.durable import DurableChats, Engine
+from hookline.web._site.durable import DurableChats
 from hookline.web._site.error_statuses import not_begun
 from hookline.web._site.inbox import Approvers
 from hookline.web._site.policy_trials import Policies
@@ -72,7 +73,7 @@ def app(
     page: Page | bool = False,
     timeline: bool | None = None,
     relay: RedisRelay | None = None,
-    durable: Engine | None = None,
+    durable: Client | None = None,
     client_tools: ClientTools = (),
     ag_ui_state: AgUiState | None = None,
     ag_ui_context: bool = False,
@@ -173,7 +174,7 @@ def _check_options(config: SiteConfig) -> SiteConfig:
 
 
 def _durable_chats(
-    agent: str, engine: Engine | None, relay: RedisRelay | None, *, edits: bool
+    agent: str, engine: Client | None, relay: RedisRelay | None, *, edits: bool
 ) -> DurableChats | None:
     if engine is None:
         return None

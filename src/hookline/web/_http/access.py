@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 from hookline.errors import UsageError
 from hookline.points import as_tuple
 from hookline.web._http.extra import needs
-from hookline.web._http.refused import Refused
-from hookline.web._http.request_reply import Request
+from hookline.web._http.request_reply import Refused, Request
 
 Authorize: TypeAlias = Callable[[Any], str | Awaitable[str | None] | None]
 """A function, sync or async, that returns the principal of a connection; None refuses it."""

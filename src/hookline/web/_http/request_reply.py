@@ -1,4 +1,4 @@
-"""A minimal HTTP layer over bare ASGI: the request that is read, and the reply that is sent."""
+"""A minimal HTTP layer over bare ASGI: the request that is read, the reply, and the refusal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from hookline.web._http.refused import Refused
 from hookline.web._http.sse import dumps
 
 # The types of ASGI, by which every part of this package names them.
@@ -21,6 +20,19 @@ Headers: TypeAlias = Iterable[tuple[str, str]]
 
 REST: Final = 2.0
 """Most seconds for the rest of a body that is refused."""
+
+
+class Refused(Exception):
+    """The request is refused. `status` is the HTTP status; `text` is one sentence for the client.
+    `headers` are added to the response. The parsers raise this exception. `app` sends it as a
+    response; your own routes must send the response themselves.
+    """
+
+    def __init__(self, status: int, text: str, **headers: str) -> None:
+        self.status = status
+        self.text = text
+        self.headers = {name.replace("_", "-").lower(): value for name, value in headers.items()}
+        super().__init__(text)
 
 
 class Request:
@@ -36,7 +48,6 @@ class Request:
         if root and (path == root or path.startswith(f"{root}/")):
             path = path[len(root) :]
         self.path = path or "/"
-        self.root = root
         self._more = True  # whether the client may still send
 
     async def body(self, limit: int, seconds: float) -> bytes:

@@ -9,7 +9,7 @@ import asyncio
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._page.markdown import blocks
 
 TEXTS: Final = 50  # most texts of a request

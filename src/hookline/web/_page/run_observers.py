@@ -10,7 +10,7 @@ from hookline.points import AroundRequest, OnChatEnd, OnHook, OnStep
 from hookline.web._http.sse import json_text, plain
 from hookline.web._page.recorder import Record
 from hookline.web._page.step_details import as_text, changes
-from hookline.web._runs.fired_hooks import FieldChange, HookFired
+from hookline.web._runs.backlog import FieldChange, HookFired
 from hookline.web._runs.registry import Runs
 
 OURS: Final = "hookline.web timeline"

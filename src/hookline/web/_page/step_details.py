@@ -11,7 +11,7 @@ from hookline import ModelRequest, ModelResponse
 from hookline.models import model_name
 from hookline.points import OnHook
 from hookline.web._http.sse import json_text, plain
-from hookline.web._runs.fired_hooks import FieldChange
+from hookline.web._runs.backlog import FieldChange
 
 CUT: Final = 2000  # most characters of a text
 MESSAGES: Final = 30  # most messages of a request: the last ones

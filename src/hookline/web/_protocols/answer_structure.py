@@ -106,15 +106,13 @@ class AnswerStructure:
 
     def feed(self, event: ChatEvent) -> list[AnyChange]:
         """Return the changes for one event."""
-        changes: list[AnyChange] = []
-        self._changes = changes
+        self._changes = []
         if self.complete:
-            return changes
+            return self._changes
         if event.path or (self._chat_id is not None and event.chat_id != self._chat_id):
-            changes.extend(self._sub_agents.take(event))
-            return changes
+            return self._sub_agents.take(event)
         self._take(event)
-        return changes
+        return self._changes
 
     def end(self, last: Aborted | ErrorInfo) -> list[AnyChange]:
         """Return the changes for an answer that was cut off, or ended with an exception."""

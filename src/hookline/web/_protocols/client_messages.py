@@ -24,7 +24,7 @@ from hookline import (
     ToolMessage,
     UserMessage,
 )
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._protocols.incoming import text_of
 
 Part: TypeAlias = Text | Reasoning | ToolCall | Source | Image | File

@@ -34,7 +34,7 @@ from hookline.events import (
     ToolCallDelta,
     ToolCallFinished,
 )
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._http.sse import json_text
 from hookline.web._protocols.outgoing_files import safe_message, safe_part
 from hookline.web._runs.run_header import error_id, id_of_chat

@@ -25,7 +25,7 @@ from hookline import (
     ToolResult,
     UserMessage,
 )
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._http.sse import json_text
 
 Decision: TypeAlias = Approve | Deny

@@ -17,7 +17,7 @@ from hookline import (
     UserMessage,
 )
 from hookline.errors import UsageError
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._protocols.ag_ui.encoder import AgUiEncoder
 from hookline.web._protocols.ag_ui.messages import (
     from_ag_ui_messages,

@@ -2,7 +2,8 @@
 
 The backlog of a detached run holds all entries for any number of readers. Beyond the limit it drops
 the older half; a reader that still needed those entries fails with `Lagged`. The backlog of any
-other run has one reader, and forgets each entry once the reader has taken it.
+other run has one reader, and forgets each entry once the reader has taken it. An item is an event
+of the chat, or a hook that ran, with what it changed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Final, TypeAlias
+
+import msgspec
 
 from hookline import Message
 from hookline.events import (
@@ -23,10 +26,45 @@ from hookline.events import (
     ToolCallDelta,
     ToolCallFinished,
 )
-from hookline.web._runs.fired_hooks import HookFired
 from hookline.web._runs.run_header import Header
 
 BATCH: Final = 256  # most entries that a reader takes at a time
+
+
+class HookFired(msgspec.Struct, frozen=True, kw_only=True):
+    """A hook ran: its hook point, its outcome, and its duration."""
+
+    chat_id: str
+    """The chat that the hook ran in."""
+    point: str
+    """The name of the hook point."""
+    hook: str
+    """The hook's name."""
+    id: str | None = None
+    """The id of the hook's definition, if it has one."""
+    outcome: str
+    """The outcome, such as "ok", "changed" or "stopped"; "held" if a hook at onDelta only held
+    text back."""
+    duration: float
+    """The duration in milliseconds."""
+    own: float | None = None
+    """For a wrapper: the duration in milliseconds without the wrapped call."""
+    times: int = 1
+    """How many times the hook ran; the runs at onDelta in one step are one frame."""
+    changes: tuple[FieldChange, ...] = ()
+    """The changes that the hook made, if the page shows details."""
+
+
+class FieldChange(msgspec.Struct, frozen=True, kw_only=True):
+    """One value that a hook changed, with its text before and after."""
+
+    name: str
+    """The name of the value, such as "system"."""
+    before: str
+    """The text before; empty if the value was not set."""
+    after: str
+    """The text after; empty if the hook removed the value."""
+
 
 Item: TypeAlias = ChatEvent | HookFired
 Entry: TypeAlias = tuple[int, float, Item]  # number, seconds since the run began, item
@@ -254,9 +292,9 @@ def cost(item: Item) -> int:
             return 400 + len(item.text)
         case ToolCallDelta():
             return 500 + len(item.arguments)
-        case MessageQueued() | MessageReturned() | MessageAdded():
-            return 800 + len(item.to_json())
-        case ToolCallFinished() | FileAdded():
+        case (
+            MessageQueued() | MessageReturned() | MessageAdded() | ToolCallFinished() | FileAdded()
+        ):
             return 800 + len(item.to_json())
         case _:
             return 500

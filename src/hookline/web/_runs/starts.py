@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from hookline.errors import UsageError
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 
 T = TypeVar("T")
 

@@ -22,10 +22,10 @@ from hookline import Conversation
 from hookline.errors import HooklineError
 from hookline.runtimes import find_sent
 from hookline.web._http.access import preflight
-from hookline.web._http.refused import Refused
 from hookline.web._http.request_reply import (
     Headers,
     Receive,
+    Refused,
     Reply,
     Request,
     Scope,
@@ -233,7 +233,9 @@ class Site:
             return Reply(status=204)
         start = start_of(run, last)
         if start is not None:
-            return self._answers.streaming(run, protocol, id, start=start, replay=True)
+            return self._answers.streaming(
+                run=run, protocol=protocol, conversation_id=id, start=start, replay=True
+            )
         if isinstance(run, RemoteRun):
             run.log.unread()
         return Reply(status=204)

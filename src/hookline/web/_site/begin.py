@@ -6,10 +6,10 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from secrets import token_hex
-from typing import Any, Final, Literal, TypeAlias, Unpack
+from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
@@ -20,7 +20,11 @@ from hookline import (
     ChatStream,
     Conversation,
     Deny,
+    Limits,
+    Model,
     Run,
+    Runtime,
+    Settings,
     Tool,
     ToolFailure,
     ToolResult,
@@ -32,12 +36,11 @@ from hookline.errors import (
     ToolDefinitionError,
     UsageError,
 )
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._protocols.ag_ui.state import AgUiState, share
 from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion
 from hookline.web._protocols.incoming import Incoming, object_of, text_of
 from hookline.web._protocols.table import Protocol, last_calls, release_for
-from hookline.web._runs.options import ChatOptions
 from hookline.web._runs.registry import Runs, busy
 from hookline.web._runs.run import Live
 from hookline.web._runs.run_header import Header
@@ -55,6 +58,37 @@ ClientTools: TypeAlias = bool | Collection[str]
 """Whether a front end may define tools, or the names that it may use."""
 FRONT_END_TOOLS: Final = 64
 """The most tools that a front end may bring along."""
+Hooks: TypeAlias = Mapping[Any, Any] | Sequence[Any] | None
+Approver: TypeAlias = Callable[
+    [ApprovalRequest, Run[Any]], Approve | Deny | Awaitable[Approve | Deny]
+]
+SystemText: TypeAlias = str | Callable[[Run[Any]], str | Awaitable[str | None] | None] | None
+
+
+class RouteOptions(TypedDict, total=False):
+    """The keywords of `chat_stream`, except `conversation` and `system`."""
+
+    deps: Any
+    state: dict[str, Any] | None
+    hooks: Hooks
+    only_hooks: Hooks
+    model: Model | str | None
+    tools: Iterable[Tool[..., Any] | Callable[..., Any]] | None
+    settings: Settings | None
+    limits: Limits | None
+    approver: Approver | None
+    output: Any
+    output_retries: int | None
+    output_validators: Iterable[Callable[..., Any]] | None
+    release: Literal["live", "response"]
+    runtime: Runtime | None
+    chat_id: str | None
+
+
+class ChatOptions(RouteOptions, total=False):
+    """The keywords of `resume_stream`, except `conversation`."""
+
+    system: SystemText
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):

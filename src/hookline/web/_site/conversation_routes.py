@@ -20,8 +20,7 @@ import msgspec
 from hookline import Agent, AssistantMessage, Conversation
 from hookline.errors import ConversationBusyError, ConversationConflictError
 from hookline.storage import RULES, Store, list_rules, revoke_rule
-from hookline.web._http.refused import Refused
-from hookline.web._http.request_reply import Reply, Request, json_reply
+from hookline.web._http.request_reply import Refused, Reply, Request, json_reply
 from hookline.web._http.sse import plain
 from hookline.web._page.timeline_store import Timeline, Timelines
 from hookline.web._protocols.incoming import id_of, text_of

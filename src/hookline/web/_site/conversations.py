@@ -16,7 +16,7 @@ import msgspec
 
 from hookline import Conversation, Store
 from hookline.errors import ConversationBusyError, UsageError
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._runs.run import DEFAULT_CAPS
 from hookline.web._runs.store_keys import NAME, prefix_of
 

@@ -7,17 +7,18 @@ for an approval, its run has ended there; the answer to the approval begins the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from secrets import token_hex
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from hookline import Approve, Conversation, Deny, UserMessage
+from hookline.durable import Client
 from hookline.errors import ApprovalError, StoreError, UsageError
 from hookline.events import Interrupt
 from hookline.runtimes import find_sent
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._protocols.incoming import Incoming
 from hookline.web._runs.run import Receipt, When
 from hookline.web._runs.run_header import Header
@@ -26,62 +27,6 @@ from hookline.web._site.conversations import busy_with_answer
 from hookline.web.relay import RedisRelay
 
 BY_USER: Final = "stopped by the user"
-
-
-class Engine(Protocol):
-    """The operations that an application needs of an engine: `hookline.durable.client(…)`."""
-
-    def start(
-        self,
-        input: str | UserMessage | None,
-        *,
-        conversation: str | None = None,
-        chat_id: str | None = None,
-        deps: Any = None,
-        release: Literal["live", "response"] = "live",
-        agent: str | None = None,
-    ) -> Awaitable[str]:
-        """Start a chat that only workers of this agent may run."""
-        ...
-
-    def answer(self, chat_id: str, answers: Mapping[str, Approve | Deny], /) -> Awaitable[None]:
-        """Answer pending approvals; raises ApprovalError if an approval is not pending."""
-        ...
-
-    def abort(self, chat_id: str, reason: str | None = None, /) -> Awaitable[bool]:
-        """Request an abort; raises UsageError for an unknown chat."""
-        ...
-
-    def send(
-        self,
-        chat_id: str,
-        message: UserMessage | Interrupt,
-        /,
-        *,
-        when: Literal["next", "idle"] = "next",
-    ) -> Awaitable[Any]:
-        """Send a message into a chat; raises UsageError for an unknown chat."""
-        ...
-
-    def list(
-        self,
-        *,
-        state: Literal["queued", "running", "waiting"] | None = None,
-        conversation: str | None = None,
-    ) -> Awaitable[Sequence[Any]]:
-        """Return the chats in this state whose conversation's id begins with `conversation`.
-
-        Raises UsageError if the engine cannot list chats.
-        """
-        ...
-
-    def delete_conversation(self, conversation: str, /) -> Awaitable[int]:
-        """Delete the chats of a conversation that no worker runs."""
-        ...
-
-    def aclose(self) -> Awaitable[None]:
-        """Close the connections."""
-        ...
 
 
 def chat_of(key: str, message: UserMessage | None) -> str:
@@ -110,7 +55,7 @@ def _check(incoming: Incoming, waits: str | None, *, has_answers: bool) -> None:
 class DurableChats:
     """Forwards the requests of an application to its durable workers."""
 
-    def __init__(self, agent: str, engine: Engine, relay: RedisRelay, *, edits: bool) -> None:
+    def __init__(self, agent: str, engine: Client, relay: RedisRelay, *, edits: bool) -> None:
         """`agent` is the name of the agent."""
         self._agent = agent
         self._engine = engine

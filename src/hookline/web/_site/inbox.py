@@ -14,12 +14,11 @@ from typing import Any, TypeAlias
 
 from hookline import ApprovalRequest
 from hookline.errors import UsageError
-from hookline.web._http.refused import Refused
-from hookline.web._http.request_reply import Reply, Request, json_reply
+from hookline.web._http.request_reply import Refused, Reply, Request, json_reply
 from hookline.web._http.sse import plain
 from hookline.web._protocols.incoming import Incoming, decision_of, text_of
 from hookline.web._site.answers.answer import Answers
-from hookline.web._site.answers.queued import AnswerRequest
+from hookline.web._site.answers.streaming import AnswerRequest
 from hookline.web._site.begin import resume_detached
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Index, read_conversation_key

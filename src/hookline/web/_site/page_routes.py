@@ -16,8 +16,7 @@ import msgspec
 
 from hookline import Agent
 from hookline.models import model_name
-from hookline.web._http.refused import Refused
-from hookline.web._http.request_reply import Reply, Request, json_reply
+from hookline.web._http.request_reply import Refused, Reply, Request, json_reply
 from hookline.web._page.files import Page
 from hookline.web._page.markdown_parser import MarkdownParser
 from hookline.web._page.timeline_store import Timelines

@@ -18,8 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from hookline import Agent
 from hookline.replay import Record, Verdict, records_of, replay
-from hookline.web._http.refused import Refused
-from hookline.web._http.request_reply import Reply, Request, json_reply
+from hookline.web._http.request_reply import Refused, Reply, Request, json_reply
 from hookline.web._protocols.incoming import text_of
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Entry, Index, conversation_key

@@ -12,8 +12,7 @@ import msgspec
 
 from hookline.errors import RemoteChatError
 from hookline.events import ErrorInfo, read_event
-from hookline.web._runs.backlog import Item
-from hookline.web._runs.fired_hooks import HookFired
+from hookline.web._runs.backlog import HookFired, Item
 
 LINES: Final = b"e"  # the field that holds the lines
 END: Final = b"x"  # the field of the last entry: how the run ended

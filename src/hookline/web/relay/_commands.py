@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from hookline.errors import StoreError
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._runs.registry import busy
 from hookline.web._runs.run_header import Header
 from hookline.web.relay._redis import (

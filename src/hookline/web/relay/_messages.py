@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hookline import UserMessage
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._runs.registry import Runs
 from hookline.web._runs.run import Live, Receipt, When
 from hookline.web.relay._commands import Link
@@ -50,25 +50,11 @@ class ProcessInbox:
         self._runs = runs
         self._waiting: dict[str, asyncio.Future[ProcessMessage]] = {}  # pending answers, by token
 
-    async def stop(self, key: str, principal: str, reason: str) -> bool:
-        """Stop the run of a conversation in another process; False if there is none."""
-        note = ProcessMessage(act="stop", key=key, principal=principal, reason=reason)
-        answer = await self._ask(note)
-        return answer is not None and answer.done
+    async def ask(self, note: ProcessMessage) -> ProcessMessage | None:
+        """Send a note to the process of a conversation's run; None if nobody has carried it out.
 
-    async def send(
-        self, key: str, principal: str, message: UserMessage, when: When
-    ) -> Receipt | None:
-        """Send a message into the run of a conversation in another process; None if there is none.
-
-        Raises Refused if the other process took the message, but did not say what it did with it.
+        Raises Refused if the other process took the note, but did not say what it did with it.
         """
-        note = ProcessMessage(act="send", key=key, principal=principal, message=message, when=when)
-        answer = await self._ask(note)
-        return None if answer is None else answer.receipt
-
-    async def _ask(self, note: ProcessMessage) -> ProcessMessage | None:
-        """Send a note to the process of a conversation's run; None if nobody has carried it out."""
         link = self._link
         with link.refusing():
             owner = await self._owner(note.key, note.principal)

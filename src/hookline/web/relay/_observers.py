@@ -117,7 +117,7 @@ class Observer:
             raise UsageError(f"lease={lease!r} must be at least 0.2 seconds")
         self._url, self._names = url, names
         self._members = names.members(name)
-        self._readers = names.readers(name)
+        self._readers = f"{self._members}:"
         self._offsets = f"{self._members}:places"
         self._types, self._start_at = types, since
         self._lease = lease
@@ -126,7 +126,6 @@ class Observer:
         self._places: dict[int, bytes] = {}  # the position in each of our partitions
         # Delivered, and not yet acknowledged.
         self._busy: tuple[int, bytes, dict[bytes, bytes]] | None = None
-        self._tending: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Observer:
         self._outages = outages()
@@ -143,9 +142,8 @@ class Observer:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        if self._tending is not None:
-            self._tending.cancel()
-            await asyncio.gather(self._tending, return_exceptions=True)
+        self._tending.cancel()
+        await asyncio.gather(self._tending, return_exceptions=True)
         try:
             args = [self._id, PARTITIONS, self._readers]
             await self._commands.eval(LEAVE, 1, self._members, *args)

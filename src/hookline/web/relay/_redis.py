@@ -133,9 +133,6 @@ class Names:
     def events(self, partition: int) -> str:
         return f"{self._prefix}told:{partition}"
 
-    def readers(self, name: str) -> str:
-        return f"{self._prefix}seen:{name}:"
-
     def members(self, name: str) -> str:
         return f"{self._prefix}seen:{name}"
 

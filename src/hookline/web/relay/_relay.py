@@ -22,13 +22,13 @@ from hookline import Message, UserMessage
 from hookline.errors import UsageError
 from hookline.events import ChatEvent
 from hookline.runtimes import Journal
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._runs.registry import Runs
 from hookline.web._runs.run import Live, Receipt, When
 from hookline.web._runs.run_header import Header
 from hookline.web.relay._commands import Link
 from hookline.web.relay._durable.chats import LifePublisher
-from hookline.web.relay._messages import ProcessInbox
+from hookline.web.relay._messages import ProcessInbox, ProcessMessage
 from hookline.web.relay._observers import Observer
 from hookline.web.relay._reader import Feed
 from hookline.web.relay._redis import DURABLE, Names, check_url, connect, unreachable
@@ -291,7 +291,9 @@ class RedisRelay:
 
     async def stop(self, key: str, principal: str, reason: str) -> bool:
         """Stop the run of a conversation in another process; returns False if there is no run."""
-        return await self._inbox.stop(key, principal, reason)
+        note = ProcessMessage(act="stop", key=key, principal=principal, reason=reason)
+        answer = await self._inbox.ask(note)
+        return answer is not None and answer.done
 
     async def send(
         self, key: str, principal: str, message: UserMessage, when: When
@@ -300,7 +302,9 @@ class RedisRelay:
 
         Raises Refused if nobody knows whether the other process has queued the message.
         """
-        return await self._inbox.send(key, principal, message, when)
+        note = ProcessMessage(act="send", key=key, principal=principal, message=message, when=when)
+        answer = await self._inbox.ask(note)
+        return None if answer is None else answer.receipt
 
     async def forget(self, key: str) -> None:
         """Delete the runs of a conversation, and its events for remote observers."""

@@ -122,7 +122,7 @@ class Writer:
         self._bytes = 0
         self._put = self._done = 0
         self._go = asyncio.Event()
-        self._flushes: list[tuple[int, asyncio.Future[None]]] = []
+        self._written = asyncio.Event()
         self._outages = outages()
 
     # ── what is to be written ───────────────────────────────────────────────────────────────
@@ -190,10 +190,10 @@ class Writer:
 
     async def flush(self) -> None:
         """Wait until all items queued so far are written."""
-        if self._done < self._put:
-            flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._flushes.append((self._put, flushed))
-            await flushed
+        upto = self._put
+        while self._done < upto:
+            self._written.clear()
+            await self._written.wait()
 
     # ── the task ────────────────────────────────────────────────────────────────────────────
 
@@ -212,7 +212,7 @@ class Writer:
             await self._write(batch, news)
             first = next(iter(self._waiting.values()), None)  # the one that has waited longest
             self._done = upto if first is None else min(upto, first.position)
-            self._flushed()
+            self._written.set()
 
     async def _write(self, batch: list[_Entry], news: list[tuple[str, dict[bytes, bytes]]]) -> None:
         was_away = False
@@ -256,9 +256,3 @@ class Writer:
             pipe.pexpire(sink.log, self._ttl)
         if entry.over:
             pipe.eval(OVER, 1, self.names.run(sink.key), sink.header.run, sink.life)
-
-    def _flushed(self) -> None:
-        for number, flushed in self._flushes:
-            if number <= self._done and not flushed.done():
-                flushed.set_result(None)
-        self._flushes = [item for item in self._flushes if item[0] > self._done]

@@ -20,7 +20,7 @@ from hookline import (
     ToolResult,
     UserMessage,
 )
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._http.sse import dumps, json_text
 from hookline.web._protocols.answer_changes import decision_on
 from hookline.web._protocols.client_messages import media, narrow

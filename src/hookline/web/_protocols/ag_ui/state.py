@@ -20,7 +20,7 @@ from hookline import HookDef, UserMessage, define_hook
 from hookline.errors import UsageError
 from hookline.models import ModelRequest
 from hookline.points import OnChatEnd, OnChatStart, OnMessage, OnStatus, PreRequest
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._protocols.ag_ui.encoder import STATE
 from hookline.web._protocols.incoming import Incoming
 

@@ -345,14 +345,9 @@ def chunks_of(message: dict[str, Any]) -> bytes:
 
 
 def _call_chunks(name: str, part: dict[str, Any]) -> bytes:
-    id = part["toolCallId"]
+    id, state = part["toolCallId"], part["state"]
     call = _input(id, name, part["input"])
-    match part["state"]:
-        case "output-available":
-            return call + _chunk("tool-output-available", toolCallId=id, output=part["output"])
-        case "output-error":
-            return call + _chunk("tool-output-error", toolCallId=id, errorText=part["errorText"])
-        case "output-denied":
-            return call + _chunk("tool-output-denied", toolCallId=id)
-        case _:
-            return call
+    if not state.startswith("output-"):
+        return call
+    result = {key: part[key] for key in ("output", "errorText") if key in part}
+    return call + _chunk(f"tool-{state}", toolCallId=id, **result)

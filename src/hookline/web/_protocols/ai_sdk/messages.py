@@ -26,7 +26,7 @@ from hookline import (
     ToolMessage,
     UserMessage,
 )
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion, questions_of
 from hookline.web._protocols.answer_changes import decision_on
 from hookline.web._protocols.client_messages import media, narrow
@@ -61,7 +61,9 @@ def to_ui_messages(
     shown as calls for the client to run. The metadata of the waiting message has the questions.
     Without `approvals` the client may not answer approvals, and the metadata says so.
     """
-    waiting = _by_call(pending) if ai_sdk_version >= 6 else {}
+    waiting: dict[str, ApprovalRequest] = {}  # by call, without those of sub-agents
+    if ai_sdk_version >= 6:
+        waiting = {request.call.id: request for request in pending if not request.path}
     to_run = {call.id: call for call in client_calls}
     out: list[dict[str, Any]] = []
     calls: dict[str, tuple[dict[str, Any], str]] = {}  # the part and the chat of each call
@@ -114,11 +116,6 @@ def _add_decision(ui_message: dict[str, Any], message: ToolMessage) -> None:
 def _chat_of(id: str) -> str:
     """Return the chat that committed a message."""
     return id.rpartition(".")[0]
-
-
-def _by_call(pending: Iterable[ApprovalRequest]) -> dict[str, ApprovalRequest]:
-    """The requests by the ids of their calls, without those of sub-agents."""
-    return {request.call.id: request for request in pending if not request.path}
 
 
 def _answer_parts(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from hookline import ToolFailure, ToolResult, UserMessage
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._protocols.ai_sdk.messages import from_ui_messages, tool_of
 from hookline.web._protocols.incoming import (
     Answer,

@@ -24,7 +24,7 @@ from hookline.events import (
 )
 from hookline.web._http.sse import dumps, frame, plain
 from hookline.web._protocols.error_texts import DescribeError, Mask
-from hookline.web._runs.fired_hooks import HookFired
+from hookline.web._runs.backlog import HookFired
 
 
 class NativeEncoder:

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from hookline import Message, Text, ToolFailure, ToolResult, UserMessage, read_message
-from hookline.web._http.refused import Refused
+from hookline.web._http.request_reply import Refused
 from hookline.web._http.sse import plain
 from hookline.web._protocols.client_messages import narrow
 from hookline.web._protocols.incoming import (

@@ -10,13 +10,11 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from hookline import Conversation
-from hookline.web._http.refused import Refused
-from hookline.web._http.request_reply import Request
+from hookline.web._http.request_reply import Refused, Request
 from hookline.web._protocols.table import Protocol, parse, release_for
 from hookline.web._runs.run import Live
 from hookline.web._runs.titles import titling
-from hookline.web._site.answers.queued import AnswerRequest, Queued
-from hookline.web._site.answers.streaming import Presence, Streaming
+from hookline.web._site.answers.streaming import AnswerRequest, Presence, Queued, Streaming
 from hookline.web._site.begin import Options, begin, check_answers, scope_of_agent
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Index, conversation_key
@@ -33,7 +31,8 @@ class Answers:
         self._config = config
         self._runs = config.runs
         self._index = index
-        self._presence = presence
+        self.streaming = partial(Streaming, config=config, presence=presence)
+        """Builds the response that streams a run."""
 
     async def ask(self, http: Request, principal: str, protocol: Protocol) -> Answer:
         config = self._config
@@ -52,7 +51,8 @@ class Answers:
             return await self._in_turn(request)
         self._runs.check(request.key, principal)
         if config.durable is not None:
-            return self.streaming(await self._ask_worker(request), protocol, request.id)
+            run = await self._ask_worker(request)
+            return self.streaming(run=run, protocol=protocol, conversation_id=request.id)
         if config.relay is None:
             return await self._stream(await self._begin(request), request)
         try:
@@ -94,26 +94,7 @@ class Answers:
         except Exception as exc:
             chat_id = live.header.chat_id
             raise not_begun(exc, self._config.describe_error, chat_id) from exc
-        return self.streaming(live, request.protocol, request.id)
-
-    def streaming(
-        self,
-        run: Live | RemoteRun,
-        protocol: Protocol,
-        id: str,
-        *,
-        start: int = 0,
-        replay: bool = False,
-    ) -> Streaming:
-        return Streaming(
-            run=run,
-            protocol=protocol,
-            conversation_id=id,
-            config=self._config,
-            presence=self._presence,
-            start=start,
-            replay=replay,
-        )
+        return self.streaming(run=live, protocol=request.protocol, conversation_id=request.id)
 
     async def _begin(self, request: AnswerRequest, *, queued: bool = False) -> Live:
         config, principal, incoming = self._config, request.principal, request.incoming

@@ -18,8 +18,7 @@ from hookline.web._http.request_reply import ASGIMessage, Headers, Receive, Send
 from hookline.web._http.sse import KEEP_ALIVE, OPEN
 from hookline.web._protocols.native.encoder import NativeEncoder
 from hookline.web._protocols.table import Encoder
-from hookline.web._runs.backlog import Backlog, Entry, Lagged, Reader
-from hookline.web._runs.fired_hooks import HookFired
+from hookline.web._runs.backlog import Backlog, Entry, HookFired, Lagged, Reader
 from hookline.web._runs.run import Caps
 
 logger = logging.getLogger("hookline.web")
@@ -55,12 +54,8 @@ async def line_to(
 _is_dropped: Final = ContextVar("hookline.web dropped", default=False)
 
 
-class _ExpectedErrors(logging.Filter):
-    def filter(self, record: logging.LogRecord) -> bool:
-        return not (_is_dropped.get() and "without completing response" in record.getMessage())
-
-
-_expected_errors: Final = _ExpectedErrors()
+def _is_unexpected(record: logging.LogRecord) -> bool:
+    return not (_is_dropped.get() and "without completing response" in record.getMessage())
 
 
 def _expect_incomplete_response() -> None:
@@ -68,7 +63,7 @@ def _expect_incomplete_response() -> None:
     reads nothing must not fill the log.
     """
     _is_dropped.set(True)  # in the task of this request
-    logging.getLogger("uvicorn.error").addFilter(_expected_errors)
+    logging.getLogger("uvicorn.error").addFilter(_is_unexpected)
 
 
 async def send_run(line: Line, log: Backlog, reader: Reader, encoder: Encoder) -> None:

@@ -7,8 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hookline.web._http.extra import needs
-from hookline.web._http.refused import Refused
-from hookline.web._http.request_reply import Receive, Reply, Scope, Send, refusal
+from hookline.web._http.request_reply import Receive, Refused, Reply, Scope, Send, refusal
 from hookline.web._protocols.table import Encoder
 from hookline.web._runs.run import Caps, Live
 from hookline.web._site.answers.connection import line_to, send_run

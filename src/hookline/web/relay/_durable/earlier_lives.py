@@ -22,7 +22,7 @@ from hookline.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from hookline.web._runs.fired_hooks import HookFired
+from hookline.web._runs.backlog import HookFired
 from hookline.web.relay._codec import END, LINES, NAMES, items_of
 
 OVER: Final = "over"
