@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -67,12 +67,11 @@ class MemoryStore:
             entry = self._entries.get(conversation_id)
             if entry is None:
                 return None
-            meta: dict[str, Any] = msgspec.json.decode(entry.meta)
             return Stored(
                 id=conversation_id,
                 version=entry.version,
                 messages=tuple(entry.messages),
-                meta=meta,
+                meta=msgspec.json.decode(entry.meta),
                 pending=entry.pending,
                 owner=entry.owner,
             )

@@ -153,9 +153,8 @@ class ConversationState:
 
         In a store, the change is written with the next message, or by `save`.
         """
-        items = list(
-            as_tuple("messages", messages)
-        )  # outside the lock, because the iterable may use other conversations
+        # Outside the lock, because the iterable may use other conversations.
+        items = list(as_tuple("messages", messages))
         survey = Survey(items)
         with _lock:
             if self._chat_id is not None:
@@ -167,13 +166,9 @@ class ConversationState:
                 self.ledger.start_over()
 
     def replace_answer(self, message_id: str | None = None) -> UserMessage:
-        """Let the next chat replace an answer; returns the question, to pass to this chat.
+        """Let the next chat replace an answer, and return its question.
 
-        `message_id` is the id of the question or of a message of its answer; without it, the last
-        answer is replaced. The question and all later messages are replaced in one write, with the
-        first message of the new answer. If the chat ends before that, everything stays as it was.
-        Raises UsageError if there is no such message or no question before it. Raises
-        ConversationBusyError while a chat runs.
+        `Conversation.replace_answer` has the rules.
         """
         with _lock:
             if self._chat_id is not None:
@@ -182,17 +177,15 @@ class ConversationState:
             if message_id is not None:
                 places = (n for n, message in enumerate(self.items) if message.id == message_id)
                 end = 1 + next(places, -1)
-            place = next(
-                (n for n in reversed(range(end)) if isinstance(self.items[n], UserMessage)), None
-            )
-            question = None if place is None else self.items[place]
-            if not isinstance(question, UserMessage):
-                raise UsageError(
-                    f"conversation {self.id!r} has no answer with the message {message_id!r} to "
-                    "replace; pass the id of one of its messages, or send a message first"
-                )
-            self._place = place
-            return question
+            for place in reversed(range(end)):
+                question = self.items[place]
+                if isinstance(question, UserMessage):
+                    self._place = place
+                    return question
+        raise UsageError(
+            f"conversation {self.id!r} has no answer with the message {message_id!r} to replace; "
+            "pass the id of one of its messages, or send a message first"
+        )
 
     async def load(self, row: Stored, chat_id: str | None) -> None:
         """Load the stored state for this chat; without a chat, load it only for reading."""
@@ -319,9 +312,8 @@ class ConversationState:
         step = self._pending
         assert step is not None
         ids = tuple(answer_ids)
-        client_ids = tuple(
-            [call.id for call in step.client_calls if call.id in ids]
-        )  # clients ran them
+        # Clients have run these.
+        client_ids = tuple([call.id for call in step.client_calls if call.id in ids])
         claim = step.replace(claimed_by=chat_id, answer_ids=ids, begun_ids=client_ids)
         if self.ledger is None:
             self._pending, self._claim = None, claim
@@ -345,15 +337,12 @@ class ConversationState:
         begin.
         """
         claim = self._claim
-        if (
-            claim is None
-            or request_id not in claim.answer_ids
-            or request_id in (claim.begun_ids or ())
-        ):
+        if claim is None or request_id not in claim.answer_ids:
             return
-        call_ids = (*(claim.begun_ids or ()), request_id)
-        self._claim = claim.replace(begun_ids=call_ids)
-        await self.flush()
+        begun_ids = claim.begun_ids or ()
+        if request_id not in begun_ids:
+            self._claim = claim.replace(begun_ids=(*begun_ids, request_id))
+            await self.flush()
 
     def give_back(self, chat_id: str, call_ids: Collection[str]) -> None:
         """Let these claimed calls of this chat wait again: the chat ends before they have begun."""

@@ -192,10 +192,8 @@ class Past:
         else:  # the end of a step that is newer than the record around it
             self._order.insert(line.before, line)
             self.abort_at += self.abort is not None and line.before < self.abort_at
-        if (
-            self.abort is not None and not self._has_begun_after_abort
-        ):  # the step was running at the abort
-            self.abort_at = len(self._order)
+        if self.abort is not None and not self._has_begun_after_abort:
+            self.abort_at = len(self._order)  # the step was running at the abort
 
     def take(self, name: str) -> tuple[int, Line] | None:
         """Take the next recorded end of this step, with its place."""
@@ -249,10 +247,8 @@ class Writer:
         self._is_stopped = False
         self._lines: list[Line] = []
         self._waiting: list[asyncio.Future[None]] = []  # callers that wait for these lines
-        self._in_flight: list[
-            asyncio.Future[None]
-        ] = []  # callers that wait for the batch being sent
-        self._wake: asyncio.Future[None] | None = None
+        self._in_flight: list[asyncio.Future[None]] = []  # and for the batch being sent
+        self._wake = asyncio.Event()  # whether a caller waits
 
     @property
     def idle(self) -> bool:
@@ -274,8 +270,7 @@ class Writer:
             raise Halted
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+        self._wake.set()
         # The line is written even if the caller is cancelled, and then counts in later lives. So
         # the caller, too, must know whether it was written.
         await finished(waiter)
@@ -284,9 +279,8 @@ class Writer:
         """Write until the task is cancelled, or writing is no longer possible."""
         try:
             while True:
-                if not self._waiting:
-                    self._wake = asyncio.get_running_loop().create_future()
-                    await self._wake
+                await self._wake.wait()
+                self._wake.clear()
                 # Lines and callers that arrive during the write belong to the next batch.
                 lines, self._lines = self._lines, []
                 self._in_flight, self._waiting = self._waiting, []

@@ -23,6 +23,7 @@ from hookline.durable._job import (
     encode_outcome,
     read_decision,
     read_outcome,
+    read_request,
 )
 from hookline.durable._status import (
     STATES,
@@ -44,7 +45,6 @@ T = TypeVar("T")
 MAX_QUEUED: Final = 64
 """How many messages may wait in a chat."""
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_request: Final = msgspec.json.Decoder(ApprovalRequest)
 
 
 class Client:
@@ -110,7 +110,7 @@ class Client:
         Raises UsageError for an id that no chat can have.
         """
         questions = await self._operations.questions(_check_id(chat_id))
-        return tuple([_request.decode(text) for text in questions])
+        return tuple([read_request(text) for text in questions])
 
     async def answer(self, chat_id: str, answers: Mapping[str, Decision]) -> None:
         """Answer pending approvals: `{approval_id: Approve() | Deny("why")}`.

@@ -15,7 +15,7 @@ import msgspec
 
 from hookline import Agent, ApprovalRequest, Approve, Deny, Message, Store
 from hookline.durable._client import Client
-from hookline.durable._job import check_agent, read_decision, replay_job
+from hookline.durable._job import check_agent, read_decision, read_request, replay_job
 from hookline.durable._status import Record, State
 from hookline.errors import JournalError, RemoteChatError
 from hookline.runtimes import Halted, Journal, key_name, read_log
@@ -24,7 +24,6 @@ from hookline.storage import Change, ConversationInfo, Stored
 _OPEN: Final[tuple[State, ...]] = ("queued", "running", "waiting")
 _MOST: Final = 1_000_000
 _ANSWER: Final = "step/{}/call/{}/answer"  # of `hookline.runtimes.KEYS`
-_request: Final = msgspec.json.Decoder(ApprovalRequest)
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,7 +157,7 @@ def _void_approvals(agent: Agent[Any], record: Record) -> Iterator[str]:
     lines = read_log(record.id, [data for _, data in record.batches])
     ends = {line.key for line in lines if line.kind == "end"}
     for _, body, _, answer, _ in record.questions:
-        request = _request.decode(body)
+        request = read_request(body)
         name, tool = request.call.name, tools.get(request.call.name)
         is_denied = answer is not None and isinstance(read_decision(answer), Deny)
         step = key_name((_ANSWER, request.iteration, request.call.id))

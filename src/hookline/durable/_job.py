@@ -14,6 +14,7 @@ import msgspec
 
 from hookline import (
     Agent,
+    ApprovalRequest,
     Approve,
     Conversation,
     Deny,
@@ -36,6 +37,8 @@ Decision = Approve | Deny
 When = Literal["next", "idle"]
 LATE: Final = Deny("the question expired before it was answered")
 _decision: Final[msgspec.json.Decoder[Decision]] = msgspec.json.Decoder(Approve | Deny)
+read_decision: Final = _decision.decode
+read_request: Final = msgspec.json.Decoder(ApprovalRequest).decode
 
 
 class Screen(Protocol):
@@ -78,11 +81,6 @@ def encode_decision(decision: Decision) -> str:
     return msgspec.json.encode(decision).decode()
 
 
-def read_decision(text: str | bytes) -> Decision:
-    """Decode a decision from JSON."""
-    return _decision.decode(text)
-
-
 def check_agent(agent: Agent[Any], relay: Relay | None) -> None:
     """Raise UsageError for an agent without `runtime=Durable()`, or with a relay but no store."""
     if not isinstance(agent.runtime, Durable):
@@ -115,12 +113,7 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether it cancels running tools first."""
 
 
-_sent: Final = msgspec.json.Decoder(Sent)
-
-
-def read_sent(body: str) -> Sent:
-    """Decode a message that was sent into a chat."""
-    return _sent.decode(body)
+read_sent: Final = msgspec.json.Decoder(Sent).decode
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

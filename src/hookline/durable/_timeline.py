@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, cast
 
 import msgspec
 
-from hookline import ApprovalRequest, Approve, UserMessage
-from hookline.durable._job import When, failure_of, read_decision, read_sent
+from hookline import Approve, UserMessage
+from hookline.durable._job import When, failure_of, read_decision, read_request, read_sent
 from hookline.durable._status import Record
 from hookline.errors import JournalError
 from hookline.runtimes import Batch, Line, read_log
@@ -37,7 +37,6 @@ Status = Literal["queued", "delivered", "returned", "unknown"]
 TOO_LATE: Final = "the chat ended before the message was delivered"
 _UNKNOWN: Final = "the chat was ended while it wrote the message; look at its conversation"
 _batch: Final = msgspec.json.Decoder(Batch)
-_request: Final = msgspec.json.Decoder(ApprovalRequest)
 _WAITS: Final = re.compile("/answer$|/child/")  # a question shows it
 _ERROR: Final = re.compile(r'{"error":{"type":"(\w+)"')
 _ENDINGS: Final[dict[str, Kind]] = {
@@ -104,7 +103,7 @@ def _lives(record: Record) -> Iterator[Event]:
 def _steps(record: Record) -> Iterator[Event]:
     tools: dict[str, str] = {}  # the names of the called tools, by the ids of the calls
     approved = {
-        _request.decode(body).call.id
+        read_request(body).call.id
         for _, body, _, answer, _ in record.questions
         if answer is not None and isinstance(read_decision(answer), Approve)
     }
@@ -178,7 +177,7 @@ def _messages(record: Record) -> Iterator[Event]:
 
 def _questions(record: Record) -> Iterator[Event]:
     for request, body, question_time, answer, answer_time in record.questions:
-        call = _request.decode(body).call
+        call = read_request(body).call
         yield Event(at=question_time, kind="question", name=request, text=call.name)
         if answer is not None and answer_time is not None:
             decision = read_decision(answer)

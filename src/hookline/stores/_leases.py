@@ -141,7 +141,6 @@ class Leases:
         try:
             await database.run("write", work)
         except StoreError:
-            self._ended_owners.add(
-                owner
-            )  # in this process, no chat has to wait until the lease expires
+            # In this process, no chat has to wait until the lease expires.
+            self._ended_owners.add(owner)
             raise

@@ -5,8 +5,8 @@ Damaged data is never skipped: a row that cannot be read raises an error that na
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -17,6 +17,7 @@ from hookline.errors import ConversationConflictError, StoreError
 from hookline.storage import Change, PendingStep, after_prefix
 from hookline.stores._schema import BYTEWISE, CONVERSATION, MESSAGE
 
+T = TypeVar("T")
 C, M = CONVERSATION.c, MESSAGE.c
 PIECE: Final = 512  # messages to read before other tasks of the event loop can run
 _step: Final = msgspec.json.Decoder(PendingStep)
@@ -105,12 +106,6 @@ def row_of(conversation_id: str, seq: int, message: Message, now: float) -> dict
     }
 
 
-async def version_of(connection: AsyncConnection, conversation_id: str) -> tuple[int, str] | None:
-    """The stored version and owner; None if the conversation does not exist."""
-    row = (await connection.execute(FIND, {"id_": conversation_id})).one_or_none()
-    return None if row is None else (row.revision + row.at, row.owner)
-
-
 async def version_after(
     connection: AsyncConnection, conversation_id: str, owner: str, expected: int, again: bool
 ) -> int:
@@ -119,10 +114,10 @@ async def version_after(
     An earlier, uncertain attempt may have written it: only the owner can do that. Otherwise, raises
     ConversationConflictError with the stored version.
     """
-    current = await version_of(connection, conversation_id)
-    if again and current == (expected + 1, owner):
+    row = (await connection.execute(FIND, {"id_": conversation_id})).one_or_none()
+    version = None if row is None else row.revision + row.at
+    if again and row is not None and (version, row.owner) == (expected + 1, owner):
         return expected + 1
-    version = None if current is None else current[0]
     raise ConversationConflictError(conversation_id, expected, version)
 
 
@@ -195,28 +190,24 @@ def _read_piece(conversation_id: str, piece: Sequence[Any], messages: list[Messa
         place = len(messages)
         if row.seq != place:
             raise _damaged(conversation_id, f"message {place}", "it is missing")
-        try:
-            messages.append(read_message(row.body))
-        except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as exc:
-            raise _damaged(conversation_id, f"message {place}", str(exc)) from exc
+        messages.append(_decoded(conversation_id, f"message {place}", read_message, row.body))
 
 
 def meta_of(conversation_id: str, text: Any) -> dict[str, Any]:
     """Decode the meta of a conversation."""
-    try:
-        return _meta.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as exc:
-        raise _damaged(conversation_id, "meta", str(exc)) from exc
+    return _decoded(conversation_id, "meta", _meta.decode, text)
 
 
 def pending_of(conversation_id: str, text: Any) -> PendingStep | None:
     """Decode the step that waits, or the last one that was answered."""
-    if text is None:
-        return None
+    return None if text is None else _decoded(conversation_id, "pending", _step.decode, text)
+
+
+def _decoded(conversation_id: str, what: str, decode: Callable[[Any], T], text: Any) -> T:
     try:
-        return _step.decode(text)
+        return decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as exc:
-        raise _damaged(conversation_id, "pending", str(exc)) from exc
+        raise _damaged(conversation_id, what, str(exc)) from exc
 
 
 def _damaged(conversation_id: str, what: str, why: str) -> StoreError:

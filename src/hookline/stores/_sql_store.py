@@ -82,31 +82,31 @@ class SQLStore:
         if synchronous not in ("FULL", "NORMAL"):
             raise UsageError(f"synchronous={synchronous!r} must be 'FULL' or 'NORMAL'")
         self._address = read_url(url)
-        self._engine = engine
-        self._settings: dict[str, Any] = {
-            "busy_timeout": busy_timeout,
-            "synchronous": synchronous,
-            "reconnect": reconnect,
-        }
+        self._connect = partial(
+            Database,
+            self._address,
+            engine,
+            busy_timeout=busy_timeout,
+            synchronous=synchronous,
+            reconnect=reconnect,
+        )
         self._clock = clock
-        self._sqlite = self._address.url.get_backend_name() == "sqlite"
         self._databases: WeakKeyDictionary[asyncio.AbstractEventLoop, Database]
         self._databases = WeakKeyDictionary()
+        # The time as SQL: of PostgreSQL's one clock, or of this machine when the statement runs.
+        self._now: Any
         insert: Any
-        if self._sqlite:
+        if self._address.url.get_backend_name() == "sqlite":
             from sqlalchemy.dialects.sqlite import insert
+
+            self._now = sa.bindparam("now", callable_=clock, type_=C.expires.type, unique=True)
         else:
             from sqlalchemy.dialects.postgresql import insert
-        # The time as SQL: of PostgreSQL's one clock, or of this machine when the statement runs.
-        kind = C.expires.type
-        self._now: Any
-        if self._sqlite:
-            self._now = sa.bindparam("now", callable_=clock, type_=kind, unique=True)
-        else:
-            self._now = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), kind)
+
+            self._now = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), C.expires.type)
         self._leases = Leases(lease, self._now, insert)
         try:
-            Database(self._address, engine, **self._settings)
+            self._connect()
         except (TypeError, ValueError) as exc:
             options = ", ".join(f"{name}=" for name in engine)  # the values may be secret
             raise UsageError(
@@ -146,8 +146,7 @@ class SQLStore:
         loop = asyncio.get_running_loop()
         database = self._databases.get(loop)
         if database is None:
-            database = Database(self._address, self._engine, **self._settings)
-            self._databases[loop] = database
+            database = self._databases[loop] = self._connect()
         return database
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────

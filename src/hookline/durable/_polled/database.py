@@ -30,10 +30,15 @@ class Bulk(NamedTuple):
     """A statement for many items at once, which are the rows of the table `item`."""
 
     sql: str
-    columns: tuple[tuple[str, str], ...]
-    """The names and types of the items' columns."""
+    columns: str
+    """The names and types of the items' columns, as in `CREATE TABLE`."""
     key: tuple[int, ...]
     """The columns that the statement returns for each item on which it had an effect."""
+
+    @property
+    def names_and_types(self) -> list[tuple[str, str]]:
+        """The columns, one by one."""
+        return [(name, kind) for name, kind in map(str.split, self.columns.split(","))]
 
 
 ADD: Final = Bulk(
@@ -41,16 +46,8 @@ ADD: Final = Bulk(
     "(queue, id, input, agent, conversation, key, priority, trace, created) "
     "SELECT i_queue, i_id, i_input, i_agent, i_conversation, i_key, i_priority, i_trace, TIME() "
     "FROM item WHERE TRUE ON CONFLICT DO NOTHING RETURNING id",
-    (
-        ("i_queue", "text"),
-        ("i_id", "text"),
-        ("i_input", "text"),
-        ("i_agent", "text"),
-        ("i_conversation", "text"),
-        ("i_key", "text"),
-        ("i_priority", "int"),
-        ("i_trace", "text"),
-    ),
+    "i_queue text, i_id text, i_input text, i_agent text, i_conversation text, i_key text, "
+    "i_priority int, i_trace text",
     (1,),
 )
 # No owner is locked: the place `n` in the record can be taken only once, so that of two lives that
@@ -60,25 +57,13 @@ APPEND: Final = Bulk(
     "SELECT queue, id, i_n, TIME(), i_data FROM item JOIN hookline_job "
     "ON queue = i_queue AND id = i_id AND owner = i_owner "
     "WHERE outcome IS NULL ON CONFLICT DO NOTHING RETURNING id, n",
-    (
-        ("i_queue", "text"),
-        ("i_id", "text"),
-        ("i_owner", "text"),
-        ("i_n", "int"),
-        ("i_data", "bytea"),
-    ),
+    "i_queue text, i_id text, i_owner text, i_n int, i_data bytea",
     (1, 3),
 )
 FINISH: Final = Bulk(
     "UPDATE hookline_job SET owner = NULL, lease = NULL, outcome = i_outcome, state = i_state, "
     "ended = TIME() FROM item WHERE queue = i_queue AND id = i_id AND owner = i_owner RETURNING id",
-    (
-        ("i_queue", "text"),
-        ("i_id", "text"),
-        ("i_owner", "text"),
-        ("i_outcome", "text"),
-        ("i_state", "text"),
-    ),
+    "i_queue text, i_id text, i_owner text, i_outcome text, i_state text",
     (1,),
 )
 

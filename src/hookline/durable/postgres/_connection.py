@@ -38,8 +38,8 @@ def translated(sql: str) -> str:
 @lru_cache(maxsize=16)
 def many(bulk: Bulk) -> str:
     """Return a bulk statement for many items, each column of which is an array."""
-    arrays = ", ".join(f"${n}::{kind}[]" for n, (_, kind) in enumerate(bulk.columns, 1))
-    names = ", ".join(name for name, _ in bulk.columns)
+    arrays = ", ".join(f"${n}::{kind}[]" for n, (_, kind) in enumerate(bulk.names_and_types, 1))
+    names = ", ".join(name for name, _ in bulk.names_and_types)
     return f"WITH item AS (SELECT * FROM unnest({arrays}) _ ({names})) {bulk.sql}"
 
 

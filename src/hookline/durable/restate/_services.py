@@ -45,9 +45,7 @@ logger = logging.getLogger("hookline.durable")
 _bytes: Final = BytesSerde()
 _SOON: Final = timedelta(milliseconds=50)  # before another worker goes on
 _REFUSAL_DELAY: Final = timedelta(seconds=30)  # before another worker, or newer code, tries again
-_PAUSE: Final = timedelta(
-    seconds=PATIENCE
-)  # before a chat that could not be quarantined asks again
+_PAUSE: Final = timedelta(seconds=PATIENCE)  # before a chat that was not quarantined asks again
 _SILENCE: Final = 10.0  # seconds for which a worker may at least be busy
 _LONGEST_DELAY: Final = 10.0  # seconds before a suspect begins, if its deaths may not count
 _RETRY: Final = restate.InvocationRetryPolicy(

@@ -28,7 +28,7 @@ from restate.serde import BytesSerde
 from restate.server_context import restate_context_is_replaying
 
 from hookline import ApprovalRequest
-from hookline.durable._job import Decision, read_decision
+from hookline.durable._job import Decision, read_decision, read_request
 from hookline.durable._shared.deaths import Progress
 from hookline.durable.restate._journal_entries import MESSAGES, end_with, is_batch, mark, outcome_in
 from hookline.durable.restate._messages import Messages
@@ -38,7 +38,6 @@ logger = logging.getLogger("hookline.durable")
 _bytes: Final = BytesSerde()
 _options: Final[RunOptions[bytes]] = RunOptions(serde=_bytes)
 _batch: Final = msgspec.json.Decoder(Batch)
-_request: Final = msgspec.json.Decoder(ApprovalRequest)
 _reason: Final = msgspec.json.Decoder(str | None)
 GRACE: Final = 10.0  # seconds for a finished life to end
 _SETTLE_TIME: Final = 0.05  # seconds without activity before a chat counts as waiting
@@ -183,7 +182,7 @@ class WorkflowLog:
         body = bytes(line.value)
         self._context.set(question(line.key), body, serde=_bytes)
         self._answers[line.key] = self._promise(answer_to(line.key))
-        expires = _request.decode(body).expires
+        expires = read_request(body).expires
         if expires is not None:
             self._expire(line.key, timedelta(seconds=max(0.0, expires - time.time())))
 

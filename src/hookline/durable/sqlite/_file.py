@@ -51,7 +51,8 @@ def translated(sql: str) -> str:
 @lru_cache(maxsize=256)
 def one(bulk: Bulk) -> str:
     """Return a bulk statement for one item."""
-    columns = ", ".join(f"${n} AS {name}" for n, (name, _) in enumerate(bulk.columns, 1))
+    names = [name for name, _ in bulk.names_and_types]
+    columns = ", ".join(f"${n} AS {name}" for n, name in enumerate(names, 1))
     return f"WITH item AS (SELECT {columns}) {bulk.sql}"
 
 
