@@ -18,8 +18,8 @@ import anyio
 from hookline import Run, ToolFailure, ToolResult
 from hookline.errors import ToolDenied
 from hookline.mcp._client.connection import Link
-from hookline.mcp._client.names import clean
 from hookline.mcp._client.results import result_of
+from hookline.mcp._client.tools import clean
 from hookline.mcp._client.transport.http import SESSION_OVER, UNREADABLE
 from hookline.mcp._errors import RAISED, MCPServerError, reason, sdk, short
 from hookline.mcp._telemetry import ERROR, in_call, trace_of_now

@@ -35,10 +35,9 @@ from hookline import (
 from hookline.errors import ScopeError, UsageError
 from hookline.mcp._client.call import Call, elicited, is_lost
 from hookline.mcp._client.connection import Link
-from hookline.mcp._client.names import clean
 from hookline.mcp._client.pool import Headers, Pool
 from hookline.mcp._client.results import Part, contents_of, part_of
-from hookline.mcp._client.tools import tools_of
+from hookline.mcp._client.tools import clean, tools_of
 from hookline.mcp._client.transport import http as _web
 from hookline.mcp._client.transport import process as _process
 from hookline.mcp._client.transport.sdk_log import quiet
