@@ -28,8 +28,8 @@ from hookline.events import ApprovalRequested, Status, ToolCallFinished
 from hookline.mcp import MCPServer, MCPServerError, connect
 from hookline.mcp._client.call import Call, elicited
 from hookline.mcp._client.connection import Link
-from hookline.mcp._client.names import clean, clean_schema, mapped
 from hookline.mcp._client.pool import Pool
+from hookline.mcp._client.tools import clean, clean_schema, mapped
 from hookline.testing import ScriptedModel, call, collect
 
 mcp = pytest.importorskip("mcp")

@@ -33,15 +33,8 @@ def in_call(run: Run[Any], about: Mapping[str, str | int], version: str) -> Gene
     """Record a call to a server, if it is wanted; yields its labels."""
     tell: Any = sdk("opentelemetry.context").get_value(f"hookline.call:{run.chat_id}:{run.call_id}")
     labels: Labels = {METHOD: "tools/call", VERSION: version, **about}
-    began = perf_counter()
-    try:
+    with _timed(labels, lambda seconds: tell and tell(labels, seconds)):
         yield labels
-    except BaseException as exc:
-        labels.update(_failed(exc))
-        raise
-    finally:
-        if tell is not None:
-            tell(labels, perf_counter() - began)
 
 
 @contextmanager
@@ -67,6 +60,19 @@ def in_session(
         histogram.record(perf_counter() - began, labels)
 
 
+@contextmanager
+def _timed(labels: Labels, record: Callable[[float], object]) -> Generator[None]:
+    """Record the seconds of a request, and the error that it raised."""
+    began = perf_counter()
+    try:
+        yield
+    except BaseException as exc:
+        labels.update(_failed(exc))
+        raise
+    finally:
+        record(perf_counter() - began)
+
+
 def measuring(name: str) -> Any:
     """Return SDK middleware that measures requests to a server; `name` is the name of its tool."""
     histogram = _histogram(
@@ -81,20 +87,17 @@ def measuring(name: str) -> Any:
             labels[OPERATION] = "execute_tool"
             if params.get("name") == name:
                 labels[TOOL] = name
-        began = perf_counter()
-        try:
-            result = await call_next(ctx)
-        except BaseException as exc:
-            labels.update(_failed(exc))
+
+        def record(seconds: float) -> None:
             if labels.get(STATUS) == str(NOT_FOUND):
                 labels[METHOD] = "_OTHER"  # a client may ask for anything
-            raise
-        else:
+            histogram.record(seconds, labels)
+
+        with _timed(labels, record):
+            result = await call_next(ctx)
             if _is_error(result):
                 labels[ERROR] = "tool_error"
             return result
-        finally:
-            histogram.record(perf_counter() - began, labels)
 
     return measure
 

@@ -159,7 +159,9 @@ def preset(prefix: str, name: str, **options: Any) -> Model:
                 make=_azure if of_azure else SERVICE.make,
             ),
             api_key=options.pop("api_key", None),
-            base_url=options.pop("base_url", None) or _address(row),
+            base_url=options.pop("base_url", None)
+            or from_environment(row.address or "")
+            or row.url,
             provider=options.get("provider", prefix),
             idle_timeout=options.pop("idle_timeout", IDLE_TIMEOUT),
         )
@@ -169,11 +171,6 @@ def preset(prefix: str, name: str, **options: Any) -> Model:
         "takes_schema": row.schemas,
     }
     return OpenAIChatModel(name, **{**own, **options})
-
-
-def _address(row: Preset) -> str | None:
-    from_variable = from_environment(row.address) if row.address is not None else None
-    return from_variable or row.url
 
 
 def _azure(connection: Connection[Any]) -> Any:

@@ -13,11 +13,13 @@ import asyncio
 from contextvars import ContextVar
 from typing import Any, Final, cast
 
+import anyio
+
 from hookline import Run, ToolFailure, ToolResult
 from hookline.errors import ToolDenied
 from hookline.mcp._client.connection import Link
-from hookline.mcp._client.names import clean
 from hookline.mcp._client.results import result_of
+from hookline.mcp._client.tools import clean
 from hookline.mcp._client.transport.http import SESSION_OVER, UNREADABLE
 from hookline.mcp._errors import RAISED, MCPServerError, reason, sdk, short
 from hookline.mcp._telemetry import ERROR, in_call, trace_of_now
@@ -215,13 +217,7 @@ def is_lost(exc: BaseException) -> bool:
     types, errors = sdk("mcp_types"), sdk("mcp.shared.exceptions")
     if isinstance(exc, errors.MCPError):
         failure: Any = exc
-        closed = failure.code == types.CONNECTION_CLOSED and UNREADABLE not in failure.message
-        return bool(closed or SESSION_OVER in failure.message)
-    anyio = sdk("anyio")
-    closed_errors = (
-        OSError,
-        anyio.ClosedResourceError,
-        anyio.BrokenResourceError,
-        anyio.EndOfStream,
-    )
-    return isinstance(exc, closed_errors)
+        ended = failure.code == types.CONNECTION_CLOSED and UNREADABLE not in failure.message
+        return bool(ended or SESSION_OVER in failure.message)
+    closed = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
+    return isinstance(exc, (OSError, *closed))

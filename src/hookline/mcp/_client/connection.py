@@ -31,7 +31,6 @@ MAX_TOOLS: Final = 1_000
 LISTENING: Final = 2.0  # seconds for a server to confirm that it reports changes
 CLOSING: Final = 5.0  # seconds for a client to close
 
-Target: TypeAlias = Any  # the argument of the SDK's Client
 Elicit: TypeAlias = "Callable[[Link, Any], Awaitable[Any]]"
 OnTools: TypeAlias = Callable[[list[Any]], None]
 

@@ -17,6 +17,8 @@ from logging import getLogger
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from hookline import (
     Agent,
     Ask,
@@ -33,10 +35,9 @@ from hookline import (
 from hookline.errors import ScopeError, UsageError
 from hookline.mcp._client.call import Call, elicited, is_lost
 from hookline.mcp._client.connection import Link
-from hookline.mcp._client.names import clean
 from hookline.mcp._client.pool import Headers, Pool
 from hookline.mcp._client.results import Part, contents_of, part_of
-from hookline.mcp._client.tools import tools_of
+from hookline.mcp._client.tools import clean, tools_of
 from hookline.mcp._client.transport import http as _web
 from hookline.mcp._client.transport import process as _process
 from hookline.mcp._client.transport.sdk_log import quiet
@@ -124,7 +125,7 @@ class MCPServer:
 
         The program's environment has PATH, HOME and similar variables, and the variables in `env`.
         """
-        program = _process.Program(command, args, env=env, cwd=cwd)
+        program = _process.Program(command, args, dict(env or {}), cwd)
         return cls(
             lambda headers, on_end: _process.transport(program, on_end),
             about={"network.transport": "pipe"},
@@ -233,7 +234,8 @@ class MCPServer:
         self._users -= 1
         if self._users > 0:
             return []
-        self._ending = self._links()
+        self._ending = [self._link] if self._link is not None else []
+        self._ending += self._pool.links() if self._pool is not None else []
         for link in self._ending:
             link.close()
         self._link = self._scope = self._pool = None
@@ -264,32 +266,28 @@ class MCPServer:
         """
         scope = self._scope
         if scope is None:
-            raise UsageError(
-                f"MCP server {self.label!r} is not connected; use connect() or start() first"
-            )
+            raise self._not_started()
         try:
             attached = _Attached(agent, agent.scopes.register(scope))
         except ScopeError as exc:
             raise ScopeError(f"{exc}; or give the server a prefix= for its tools") from exc
         if self.approve:
-            attached.undo.append(
-                agent.add_hook(
-                    "preToolCall",
-                    self._asks,
-                    priority=GUARD,
-                    name=f"approve {self.label}",
-                    on_error="deny",
-                    inherit=True,
-                )
+            attached.remove_hook = agent.add_hook(
+                "preToolCall",
+                self._asks,
+                priority=GUARD,
+                name=f"approve {self.label}",
+                on_error="deny",
+                inherit=True,
             )
         self._agents.append(attached)
 
         def detach() -> None:
             if attached in self._agents:
                 self._agents.remove(attached)
-                for undo in attached.undo:
-                    undo()
-                attached.remove()
+                if attached.remove_hook is not None:
+                    attached.remove_hook()
+                attached.remove_scope()
 
         return detach
 
@@ -301,10 +299,6 @@ class MCPServer:
     def tools_now(self) -> tuple[AnyTool, ...]:
         """The current tools of the server; empty before the server is started."""
         return self._scope.tools if self._scope is not None else ()
-
-    def _links(self) -> list[Link]:
-        own = [self._link] if self._link is not None else []
-        return [*own, *(self._pool.links() if self._pool is not None else ())]
 
     def _linked(
         self, headers: Mapping[str, str], on_tools: Callable[[list[Any]], None] | None = None
@@ -336,7 +330,7 @@ class MCPServer:
         for attached in self._agents:
             try:
                 if attached.agent.scopes.get(self.label) is not None:
-                    attached.remove = attached.agent.scopes.replace(self.label, scope)
+                    attached.remove_scope = attached.agent.scopes.replace(self.label, scope)
             except ScopeError:
                 logger.warning(
                     "MCP server %r: a new tool has the name of another scope's tool, so the "
@@ -403,9 +397,7 @@ class MCPServer:
     async def _request(self, method: str, *arguments: Any) -> Any:
         link = self._link
         if link is None:
-            raise UsageError(
-                f"MCP server {self.label!r} is not connected; use connect() or start() first"
-            )
+            raise self._not_started()
         client = await link.ready(self.timeout)
         try:
             async with asyncio.timeout(self.timeout):
@@ -415,18 +407,22 @@ class MCPServer:
                 link.report_loss(client, reason(exc))
             raise MCPServerError(f"MCP server {self.label!r}: {reason(exc)}") from exc
 
+    def _not_started(self) -> UsageError:
+        return UsageError(
+            f"MCP server {self.label!r} is not connected; use connect() or start() first"
+        )
+
     def __repr__(self) -> str:
         state = "connected" if self.connected else "not connected"
         return f"<MCPServer {self.label!r}, {state}>"
 
 
-class _Attached:
+class _Attached(msgspec.Struct, eq=False):
     """An agent that uses the server's tools."""
 
-    def __init__(self, agent: Agent[Any], remove: Callable[[], object]) -> None:
-        self.agent = agent
-        self.remove = remove
-        self.undo: list[Callable[[], object]] = []
+    agent: Agent[Any]
+    remove_scope: Callable[[], object]
+    remove_hook: Callable[[], object] | None = None
 
 
 async def _closed(links: list[Link]) -> None:

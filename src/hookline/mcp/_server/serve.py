@@ -19,6 +19,8 @@ from logging import getLogger
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote
 
+import anyio
+
 from hookline import Agent, ApprovalRequest, Conversation, Run, __version__
 from hookline.errors import ApprovalError, ChatAbortedError, ConversationBusyError, UsageError
 from hookline.events import TextDelta
@@ -191,8 +193,10 @@ class _Served:
 
     async def _chat(self, ctx: Any, params: Any, message: str, conversation: str | None) -> Any:
         who = quote(self._principal(ctx), safe="")
-        live = ctx.session.can_send_request and self._can_ask(ctx)
-        later = not ctx.session.can_send_request and self._can_ask(ctx)
+        capabilities = ctx.session.client_capabilities
+        can_ask = capabilities is not None and capabilities.elicitation is not None
+        live = can_ask and ctx.session.can_send_request
+        later = can_ask and not ctx.session.can_send_request
         options: dict[str, Any] = {"release": self._release()}
         if self._agent.approver is None and not later:
             options["approver"] = self._asker(ctx) if live else nobody
@@ -221,10 +225,6 @@ class _Served:
         """Return "live", unless hooks may withdraw a text: a client cannot remove progress."""
         hooks = (*self._agent.hooks("onResponse"), *self._agent.hooks("preMessage"))
         return "live" if all(hook.keeps_deltas for hook in hooks) else "response"
-
-    def _can_ask(self, ctx: Any) -> bool:
-        capabilities = ctx.session.client_capabilities
-        return capabilities is not None and capabilities.elicitation is not None
 
     def _asker(self, ctx: Any) -> Callable[[ApprovalRequest, Run[Any]], Any]:
         async def ask(request: ApprovalRequest, run: Run[Any]) -> Decision:
@@ -284,7 +284,6 @@ async def _in_task(work: Any) -> Any:
 
     When the request is cancelled, the chat is aborted once, and awaited.
     """
-    anyio: Any = sdk("anyio")
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

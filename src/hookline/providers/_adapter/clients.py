@@ -12,7 +12,7 @@ import importlib
 import importlib.util
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, ref
 
@@ -33,9 +33,10 @@ class LoopClient(NamedTuple, Generic[C]):
     keeper: AsyncGenerator[None, None]
 
 
-_shared_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, LoopClient[Any]]] = (
-    WeakKeyDictionary()
-)
+LoopClients: TypeAlias = WeakKeyDictionary[
+    asyncio.AbstractEventLoop, dict[Hashable, LoopClient[Any]]
+]
+_shared_clients: LoopClients = WeakKeyDictionary()
 _making: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 _imported: set[str] = set()
 
@@ -64,13 +65,11 @@ class Clients(Generic[C]):
         self._client = None if self._creates else cast("C", own)
         self._modules = modules
         self._make = cast("Callable[[], C]", own) if own is not None and self._creates else make
-        self._key = key if own is None else None
+        self._key: Callable[[], Hashable] = key if own is None else lambda: None
         self._close = close
         self._prepare = prepare
         self._home: ref[asyncio.AbstractEventLoop] | None = None
-        self._own: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, LoopClient[C]]] = (
-            WeakKeyDictionary()
-        )
+        self._table: LoopClients = _shared_clients if own is None else WeakKeyDictionary()
 
     async def get(self) -> C:
         """Return the client of the running loop; raises UsageError if another loop owns it."""
@@ -87,14 +86,13 @@ class Clients(Generic[C]):
                     "loop; pass a function that returns a client: client=lambda: …"
                 )
             return self._client
-        table = _shared_clients if self._key is not None else self._own
-        for registry in (table, _making):
+        for registry in (self._table, _making):
             for reference in registry.keyrefs():  # a copy, because other threads change the table
                 other = reference()
                 if other is not None and other.is_closed():
                     registry.pop(other, None)
-        clients = table.setdefault(loop, {})
-        key = self._key() if self._key is not None else None
+        clients = self._table.setdefault(loop, {})
+        key = self._key()
         if key not in clients:
             async with _making.setdefault(loop, asyncio.Lock()):
                 if key not in clients:  # no other task has created it in the meantime
@@ -102,7 +100,8 @@ class Clients(Generic[C]):
                     keeper = _keep(client, self._close, clients, key)
                     await anext(keeper)  # from now on the loop closes the generator at its shutdown
                     clients[key] = LoopClient(client, keeper)
-        return clients[key].client
+        kept: C = clients[key].client
+        return kept
 
     async def _new(self) -> C:
         """Create a client in a thread: it loads certificates, and may import more of the SDK."""

@@ -27,13 +27,8 @@ def call_ids(
     """Return a function that maps the ids in these messages to ids for the provider."""
     mapping: dict[str, str] = {}
     others: set[str] = set()
-    calls = [
-        part
-        for message in messages
-        if isinstance(message, AssistantMessage)
-        for part in message.parts
-        if isinstance(part, ToolCall)
-    ]
+    answers = [message for message in messages if isinstance(message, AssistantMessage)]
+    calls = [call for answer in answers for call in answer.tool_calls]
     for call in calls:  # accepted ids stay unchanged, even if another call comes first
         fits = next((id for id in _fitting(call, provider, takes) if id not in others), None)
         if fits is not None:
@@ -63,9 +58,7 @@ def _new_id(id: str, takes: re.Pattern[str], others: set[str]) -> str:
         for _ in range(9):
             value, digit = divmod(value, 62)
             digest += _DIGITS[digit]
-        candidate = (
-            digest if takes is NINE else f"{re.sub('[^A-Za-z0-9_-]', '_', id)[:54]}_{digest}"
-        )
+        candidate = digest if takes is NINE else f"{_FOREIGN.sub('_', id)[:54]}_{digest}"
         if candidate not in others:
             return candidate
         number += 1

@@ -8,9 +8,7 @@ request under that provider's name; no other provider receives them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
-
-import msgspec
+from typing import Any, Final, TypeVar, cast
 
 from hookline import Settings
 from hookline.errors import UsageError
@@ -42,12 +40,7 @@ def effective(own: S, settings: Settings) -> S:
             f"settings={kind}(…) must be passed to the model, as in "
             f'Model("…", settings={kind}(…)); for one chat use Settings(extra={{"provider": …}})'
         )
-    changes = {
-        name: value
-        for name in Settings.__struct_fields__
-        if name != "extra" and (value := getattr(settings, name)) not in (None, ())
-    }
-    return msgspec.structs.replace(own, **changes) if changes else own
+    return cast("S", settings.replace(extra=None).over(own))
 
 
 def with_extra(body: dict[str, Any], provider: str, *settings: Settings) -> dict[str, Any]:

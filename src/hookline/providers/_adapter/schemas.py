@@ -37,11 +37,8 @@ def is_strict(schema: Any) -> bool:
 
     Each object must require all its fields and allow no others, and each value must have a type.
     """
-    strict = True
-
-    def look(part: dict[str, Any]) -> dict[str, Any]:
-        nonlocal strict
-        strict = strict and part.keys() <= _STRICT and part.get("format", "date") in _FORMATS
+    for part in _subschemas(schema):
+        strict = part.keys() <= _STRICT and part.get("format", "date") in _FORMATS
         strict = strict and ("$ref" not in part or len(part) == 1)
         strict = strict and _has_form(part)
         if part.get("type") == "object":
@@ -49,10 +46,9 @@ def is_strict(schema: Any) -> bool:
             closed = part.get("additionalProperties", False) is False
             strict = strict and closed and bool(fields)
             strict = strict and set(part.get("required") or ()) == set(fields)
-        return part
-
-    mapped(schema, look)
-    return strict
+        if not strict:
+            return False
+    return True
 
 
 def plain(schema: Any) -> Any:
@@ -119,21 +115,27 @@ def _has_form(part: dict[str, Any]) -> bool:
 def _repeats(schema: dict[str, Any]) -> bool:
     """Return whether a definition contains itself."""
     definitions: dict[str, Any] = schema.get("$defs") or {}
-    references = {name: set(_refs(definition)) for name, definition in definitions.items()}
+    references = {
+        name: {
+            str(part["$ref"]).removeprefix(REF)
+            for part in _subschemas(definition)
+            if "$ref" in part
+        }
+        for name, definition in definitions.items()
+    }
     while leaves := [name for name, refs in references.items() if not refs & references.keys()]:
         for name in leaves:
             del references[name]
     return bool(references)
 
 
-def _refs(schema: Any) -> list[str]:
-    """Return the names of the definitions that a schema refers to."""
-    names: list[str] = []
+def _subschemas(schema: Any) -> list[dict[str, Any]]:
+    """Return a schema and all schemas in it."""
+    parts: list[dict[str, Any]] = []
 
-    def look(part: dict[str, Any]) -> dict[str, Any]:
-        if isinstance(part.get("$ref"), str):
-            names.append(part["$ref"].removeprefix(REF))
+    def keep(part: dict[str, Any]) -> dict[str, Any]:
+        parts.append(part)
         return part
 
-    mapped(schema, look)
-    return names
+    mapped(schema, keep)
+    return parts

@@ -13,11 +13,11 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from logging import getLogger
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import anyio
 
@@ -36,21 +36,13 @@ _CHUNK: Final = 16 * 1024  # bytes, of which each line may be a refused message
 _ESCAPE: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
-class Program:
+class Program(NamedTuple):
     """The command of a server."""
 
-    def __init__(
-        self,
-        command: str,
-        args: Sequence[str],
-        *,
-        env: Mapping[str, str] | None,
-        cwd: str | Path | None,
-    ) -> None:
-        self.command = command
-        self.args = tuple(args)
-        self.env = dict(env or {})
-        self.cwd = cwd
+    command: str
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str | Path | None
 
     async def start(self) -> asyncio.subprocess.Process:
         """Start the process; raises MCPServerError if that fails."""
