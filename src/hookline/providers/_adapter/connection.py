@@ -2,8 +2,7 @@
 
 `Service` describes a service and its SDK. `Connection` is one model's access to it: it checks the
 arguments that all models share, keeps the client, and names the server whose data a request may
-contain. `ServiceModel` is the base of the models. The wire formats are in the folders of the
-services.
+contain. The wire formats are in the folders of the services.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from hookline import Settings
 from hookline.points import check_number
 from hookline.providers._adapter.clients import (
     CONNECT_TIMEOUT,
@@ -33,10 +31,9 @@ from hookline.providers._adapter.clients import (
     where_of,
 )
 from hookline.providers._adapter.errors.failures import Exchange
-from hookline.providers._adapter.streaming import Body, server_sent_events
+from hookline.providers._adapter.streaming import Body, send_request
 
 C = TypeVar("C")
-S = TypeVar("S", bound=Settings)
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,30 +157,9 @@ class Connection(Generic[C]):
     ) -> AsyncGenerator[Any, None]:
         """Send a request that an SDK prepares, and yield the JSON of the events of its answer."""
         client = await self.open(exchange)
-        async with request(client) as response:
-            exchange.note_request_id(response.headers)
-            async with aclosing(server_sent_events(response, exchange)) as events:
-                async for event in events:
-                    yield event
-
-
-class ServiceModel(Generic[C, S]):
-    """What the models of all services have in common."""
-
-    takes_schema = True
-    """Whether the provider's own schema mode is used for structured answers."""
-
-    def __init__(self, name: str, settings: S, connection: Connection[C]) -> None:
-        self.name = name
-        """The provider's name for the model."""
-        self.settings = settings
-        self.provider = connection.provider
-        """The name of the service in errors and traces."""
-        self.server_address, self.server_port = connection.server()
-        self._connection = connection
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r}>"
+        async with aclosing(send_request(request(client), exchange)) as events:
+            async for event in events:
+                yield event
 
 
 async def _close(client: Any) -> None:

@@ -13,7 +13,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -182,6 +182,17 @@ def _unstreamed(body: bytes, response: Body, exchange: Exchange) -> Any:
     if text[:1] == "<" or (text and kind not in ("text/event-stream", "application/json")):
         raise exchange.page(text, kind if kind != "text/event-stream" else "")
     raise exchange.cut_off()
+
+
+async def send_request(
+    request: AbstractAsyncContextManager[Body], exchange: Exchange
+) -> AsyncGenerator[Any, None]:
+    """Send a request that an SDK has prepared, and yield the JSON of its events."""
+    async with request as response:
+        exchange.note_request_id(response.headers)
+        async with aclosing(server_sent_events(response, exchange)) as events:
+            async for event in events:
+                yield event
 
 
 async def exhaust(body: AsyncIterator[Any]) -> None:

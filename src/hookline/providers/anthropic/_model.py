@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from hookline.models import Chunk, ModelRequest
 from hookline.providers._adapter.clients import IDLE_TIMEOUT, imported
-from hookline.providers._adapter.connection import (
-    Connection,
-    Service,
-    ServiceModel,
-    without_retries,
-)
+from hookline.providers._adapter.connection import Connection, Service, without_retries
 from hookline.providers._adapter.http_limits import hooks
 from hookline.providers._adapter.streaming import relay
 from hookline.providers.anthropic._reader import MessagesReader
@@ -63,7 +58,7 @@ SERVICE: Final = Service(
 )
 
 
-class AnthropicModel(ServiceModel["AsyncAnthropic", AnthropicSettings]):
+class AnthropicModel:
     """A model of Anthropic: `AnthropicModel("claude-…")`.
 
     `client` is your own `AsyncAnthropic` (or the SDK's client for Bedrock, Vertex, …), or a
@@ -76,6 +71,9 @@ class AnthropicModel(ServiceModel["AsyncAnthropic", AnthropicSettings]):
     passed together with `client`.
     """
 
+    takes_schema = True
+    """Whether the provider's own schema mode is used for structured answers."""
+
     def __init__(
         self,
         name: str,
@@ -87,10 +85,15 @@ class AnthropicModel(ServiceModel["AsyncAnthropic", AnthropicSettings]):
         provider: str | None = None,
         idle_timeout: float = IDLE_TIMEOUT,
     ) -> None:
-        connection: Connection[AsyncAnthropic] = Connection(
+        self.name = name
+        """The provider's name for the model."""
+        self.settings = settings
+        self._connection: Connection[AsyncAnthropic] = Connection(
             SERVICE, client, api_key, base_url, provider=provider, idle_timeout=idle_timeout
         )
-        super().__init__(name, settings, connection)
+        self.provider = self._connection.provider
+        """The name of the service in errors and traces."""
+        self.server_address, self.server_port = self._connection.server()
 
     def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:
         """Stream the answer, chunk by chunk. Failures raise a ModelError."""
@@ -111,3 +114,6 @@ class AnthropicModel(ServiceModel["AsyncAnthropic", AnthropicSettings]):
 
         events = self._connection.events(exchange, call)
         return relay(exchange, events, MessagesReader(exchange))
+
+    def __repr__(self) -> str:
+        return f"<AnthropicModel {self.name!r}>"

@@ -17,12 +17,12 @@ from hookline.providers._adapter.clients import (
     imported,
     keys_of,
 )
-from hookline.providers._adapter.connection import Connection, Service, ServiceModel
+from hookline.providers._adapter.connection import Connection, Service
 from hookline.providers._adapter.errors.failures import Exchange
 from hookline.providers._adapter.http_limits import hooks, put_body
 from hookline.providers._adapter.json_fields import is_object
 from hookline.providers._adapter.request_parts import refuse
-from hookline.providers._adapter.streaming import Body, relay, server_sent_events
+from hookline.providers._adapter.streaming import Body, relay, send_request
 from hookline.providers.google._reader import GeminiReader
 from hookline.providers.google._request import DEFAULTS, PROVIDER, GoogleSettings, request_body
 
@@ -148,7 +148,7 @@ SERVICE: Final = Service(
 VERTEX: Final = replace(SERVICE, url="https://aiplatform.googleapis.com", keyless=True)
 
 
-class GoogleModel(ServiceModel[Any, GoogleSettings]):
+class GoogleModel:
     """A Gemini model: `GoogleModel("gemini-…")`.
 
     `client` is your own `google.genai.Client`, or a function that returns a client. By default a
@@ -162,6 +162,9 @@ class GoogleModel(ServiceModel[Any, GoogleSettings]):
     with `client`.
     """
 
+    takes_schema = True
+    """Whether the provider's own schema mode is used for structured answers."""
+
     def __init__(
         self,
         name: str,
@@ -173,17 +176,20 @@ class GoogleModel(ServiceModel[Any, GoogleSettings]):
         provider: str | None = None,
         idle_timeout: float = IDLE_TIMEOUT,
     ) -> None:
+        self.name = name
+        """The provider's name for the model."""
+        self.settings = settings
         vertex = bool(getattr(client, "vertexai", _on_vertex()))
-        connection: Connection[Any] = Connection(
+        self._connection: Connection[Any] = Connection(
             VERTEX if vertex else SERVICE,
             *(client, api_key, base_url),
             provider=provider,
             idle_timeout=idle_timeout,
         )
-        super().__init__(name, settings, connection)
         # The default names are those of telemetry.
         self.provider = provider or ("gcp.vertex_ai" if vertex else "gcp.gemini")
         """The name of the service in traces."""
+        self.server_address, self.server_port = self._connection.server()
 
     def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:
         """Stream the answer, chunk by chunk. Failures raise a ModelError."""
@@ -218,10 +224,12 @@ class GoogleModel(ServiceModel[Any, GoogleSettings]):
                         mode="json", by_alias=True, exclude_none=True, exclude=_NOT_WIRE
                     )
         for answer in bodies:
-            exchange.note_request_id(answer.headers)
-            async with answer, aclosing(server_sent_events(answer, exchange)) as events:
+            async with aclosing(send_request(answer, exchange)) as events:
                 async for event in events:
                     yield event
+
+    def __repr__(self) -> str:
+        return f"<GoogleModel {self.name!r}>"
 
 
 def _places(exc: Any) -> str:

@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from hookline.models import Chunk, ModelRequest
 from hookline.providers._adapter.clients import IDLE_TIMEOUT, imported
-from hookline.providers._adapter.connection import (
-    Connection,
-    Service,
-    ServiceModel,
-    without_retries,
-)
+from hookline.providers._adapter.connection import Connection, Service, without_retries
 from hookline.providers._adapter.http_limits import hooks
 from hookline.providers._adapter.streaming import relay
 from hookline.providers.openai._reader import ResponsesReader
@@ -56,7 +51,7 @@ SERVICE: Final = Service(
 )
 
 
-class OpenAIModel(ServiceModel["AsyncOpenAI", OpenAISettings]):
+class OpenAIModel:
     """A model of OpenAI's Responses API: `OpenAIModel("gpt-…")`.
 
     `client` is your own `AsyncOpenAI`, or a function that returns a client. By default a client is
@@ -67,6 +62,9 @@ class OpenAIModel(ServiceModel["AsyncOpenAI", OpenAISettings]):
     `idle_timeout`: the longest time without an event, in seconds. Raises UsageError if the SDK is
     not installed, or if `api_key` or `base_url` is passed together with `client`.
     """
+
+    takes_schema = True
+    """Whether the provider's own schema mode is used for structured answers."""
 
     def __init__(
         self,
@@ -79,10 +77,15 @@ class OpenAIModel(ServiceModel["AsyncOpenAI", OpenAISettings]):
         provider: str | None = None,
         idle_timeout: float = IDLE_TIMEOUT,
     ) -> None:
-        connection: Connection[AsyncOpenAI] = Connection(
+        self.name = name
+        """The provider's name for the model."""
+        self.settings = settings
+        self._connection: Connection[AsyncOpenAI] = Connection(
             SERVICE, client, api_key, base_url, provider=provider, idle_timeout=idle_timeout
         )
-        super().__init__(name, settings, connection)
+        self.provider = self._connection.provider
+        """The name of the service in errors and traces."""
+        self.server_address, self.server_port = self._connection.server()
 
     def stream(self, request: ModelRequest, /) -> AsyncIterator[Chunk]:
         """Stream the answer, chunk by chunk. Failures raise a ModelError."""
@@ -101,3 +104,6 @@ class OpenAIModel(ServiceModel["AsyncOpenAI", OpenAISettings]):
 
         events = self._connection.events(exchange, call)
         return relay(exchange, events, ResponsesReader(exchange))
+
+    def __repr__(self) -> str:
+        return f"<OpenAIModel {self.name!r}>"

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from hookline.models import Chunk, ModelRequest
 from hookline.providers._adapter.clients import IDLE_TIMEOUT
-from hookline.providers._adapter.connection import Connection, ServiceModel
+from hookline.providers._adapter.connection import Connection
 from hookline.providers._adapter.streaming import relay
 from hookline.providers.openai._model import SERVICE as OPENAI
 from hookline.providers.openai._model import Client
@@ -36,7 +36,7 @@ __all__ = ["OpenAIChatModel", "OpenAIChatSettings"]
 SERVICE: Final = replace(OPENAI, meta=META)
 
 
-class OpenAIChatModel(ServiceModel["AsyncOpenAI", OpenAIChatSettings]):
+class OpenAIChatModel:
     """A model behind Chat Completions: `OpenAIChatModel("qwen3", base_url="http://…/v1")`.
 
     `client` is your own `AsyncOpenAI` (or `AsyncAzureOpenAI`), or a function that returns a client.
@@ -67,12 +67,16 @@ class OpenAIChatModel(ServiceModel["AsyncOpenAI", OpenAIChatSettings]):
         connection: Connection[AsyncOpenAI] | None = None,
         dialect: Dialect | None = None,
     ) -> None:
-        connection = connection or Connection(
-            SERVICE, client, api_key, base_url, provider=provider, idle_timeout=idle_timeout
-        )
-        super().__init__(name, settings, connection)
+        self.name = name
+        """The provider's name for the model."""
         self.takes_schema = takes_schema
         """Whether the server has a mode for JSON schemas."""
+        self.settings = settings
+        self._connection: Connection[AsyncOpenAI] = connection or Connection(
+            SERVICE, client, api_key, base_url, provider=provider, idle_timeout=idle_timeout
+        )
+        self.provider = self._connection.provider
+        self.server_address, self.server_port = self._connection.server()
         self._dialect = dialect
         self._extra_name = provider or META
         self._think_tags = think_tags
@@ -105,3 +109,6 @@ class OpenAIChatModel(ServiceModel["AsyncOpenAI", OpenAIChatSettings]):
             # New OpenAI models refuse the old field name; other servers know only the old name.
             return Dialect(self._extra_name, limit="max_completion_tokens", video=False)
         return Dialect(self._extra_name)
+
+    def __repr__(self) -> str:
+        return f"<OpenAIChatModel {self.name!r}>"
