@@ -210,8 +210,8 @@ def _command(agent: str, options: ServeOptions) -> list[str]:
         if value is True:
             command.append(option)
         else:  # one word each, because a value may begin with a hyphen
-            values = value if isinstance(value, tuple) else (value,)
-            command += [f"{option}={value}" for value in values]
+            values: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+            command += [f"{option}={item}" for item in values]
     return command
 
 
