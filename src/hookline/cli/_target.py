@@ -50,7 +50,7 @@ class Located(NamedTuple):
 
 def locate(target: str) -> Located:
     """Locate the agent at `module:attribute`; a function there is called. Raises UsageError."""
-    value = _attribute(target, _agents)
+    value = object_at(target, _agents)
     if isinstance(value, Agent) or not callable(value):
         return Located(target, value)
     try:
@@ -86,28 +86,9 @@ def deps_at(target: str | None) -> MakeDeps:
     return make
 
 
-def object_at(target: str) -> Any:
-    """Return the object at `module:attribute`; raises UsageError if there is none."""
-    return _attribute(target, _variables)
-
-
-@asynccontextmanager
-async def store_at(url: str) -> AsyncGenerator[Store]:
-    """Open the store at a URL, and close it at the end of the block. Raises UsageError."""
-    store = resolve_store(url)
-    try:
-        yield store
-    finally:
-        closing: Any = getattr(store, "aclose", None)
-        if closing is not None:
-            await closing()
-
-
-def _failed(target: str, exc: Exception, why: str) -> ModuleFailedError:
-    return ModuleFailedError(f"{target}() raised {type(exc).__name__}: {exc}; {why}")
-
-
-def _attribute(target: str, others: Callable[[str], str]) -> Any:
+def object_at(
+    target: str, others: Callable[[str], str] = lambda module: "variables or functions"
+) -> Any:
     """Return the object at `module:attribute`; raises UsageError that lists `others`."""
     module_name, _, path = target.partition(":")
     if not module_name or not path:
@@ -124,6 +105,22 @@ def _attribute(target: str, others: Callable[[str], str]) -> Any:
                 f"module {module_name!r} has no {path!r}; name one of its {others(module_name)}"
             ) from None
     return value
+
+
+@asynccontextmanager
+async def store_at(url: str) -> AsyncGenerator[Store]:
+    """Open the store at a URL, and close it at the end of the block. Raises UsageError."""
+    store = resolve_store(url)
+    try:
+        yield store
+    finally:
+        closing: Any = getattr(store, "aclose", None)
+        if closing is not None:
+            await closing()
+
+
+def _failed(target: str, exc: Exception, why: str) -> ModuleFailedError:
+    return ModuleFailedError(f"{target}() raised {type(exc).__name__}: {exc}; {why}")
 
 
 def _module(name: str) -> Any:
@@ -154,7 +151,3 @@ def _agents(module_name: str) -> str:
     variables = vars(sys.modules[module_name])
     names = sorted(name for name, value in variables.items() if isinstance(value, Agent))
     return f"agents: {', '.join(f'{module_name}:{name}' for name in names)}" if names else "agents"
-
-
-def _variables(module_name: str) -> str:
-    return "variables or functions"

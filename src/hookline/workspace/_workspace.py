@@ -34,7 +34,6 @@ from hookline.workspace._tools.write import Writer, writing_tools
 
 TOOLS: Final = ("read", "list", "glob", "grep", "write", "edit", "bash", "plan", "skill")
 """The names of the tools, in the order in which the model sees them."""
-_CHANGING: Final = ("write", "edit", "bash")
 
 
 class Workspace:

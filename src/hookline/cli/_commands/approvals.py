@@ -33,16 +33,15 @@ def approvals(
     revoke: Annotated[str | None, Parameter(help="The id of a rule to remove.")] = None,
     output: Output = "text",
     debug: Debug = False,
-) -> int:
+) -> None:
     """List the remembered approvals of a store, or revoke one."""
     rules = asyncio.run(_rules(store, conversation, revoke))
     if output == "json":
         print(json.dumps([json.loads(rule.to_json()) for rule in rules], indent=2))
-        return 0
+        return
     screen = Screen()
     for line in rule_lines(rules):
         screen.line(line)
-    return 0
 
 
 async def _rules(url: str, conversation: str | None, revoke: str | None) -> tuple[Rule, ...]:
@@ -74,7 +73,7 @@ def review(
     *,
     output: Output = "text",
     debug: Debug = False,
-) -> int:
+) -> None:
     """Compare the decisions of a reviewer with the answers of people."""
     report = read_reviews(file)
     pairs = sorted(report.counts.items())
@@ -82,7 +81,7 @@ def review(
         counts = [{"review": pair[0], "person": pair[1], "calls": n} for pair, n in pairs]
         data = {"reviews": report.reviews, "answers": counts, "differences": report.differences}
         print(json.dumps(data, indent=2))
-        return 0
+        return
     screen = Screen()
     answers = sum(report.counts.values())
     screen.line([("", f"{report.reviews} reviews, {answers} of them answered by a person too")])
@@ -93,4 +92,3 @@ def review(
         screen.line(
             [("mark", f"  {line['decision']}, person: {line['answer']}  "), ("", strict(text))]
         )
-    return 0

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
@@ -83,15 +83,14 @@ class ChatOptions:
     debug: Debug = False
 
 
+@dataclass(eq=False)
 class Talk:
     """An agent and a conversation with it. `is_stored`: the conversation outlives this process."""
 
+    agent: Agent[Any]
+    conversation: Conversation
+    is_stored: bool = field(kw_only=True)
     workspace: Workspace | None = None
-
-    def __init__(self, agent: Agent[Any], conversation: Conversation, *, is_stored: bool) -> None:
-        self.agent = agent
-        self.conversation = conversation
-        self.is_stored = is_stored
 
 
 @asynccontextmanager

@@ -79,8 +79,7 @@ def conversations(
     *,
     output: Annotated[Format, Parameter(help="json: a list of conversations.")] = "text",
     debug: Debug = False,
-) -> int:
+) -> None:
     """List the conversations of a store, the most recently changed first."""
     rows = asyncio.run(conversations_in(store))
     show_data([json.loads(row.to_json()) for row in rows], listing(rows), output, piped=120)
-    return 0

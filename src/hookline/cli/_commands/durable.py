@@ -107,7 +107,7 @@ def ls(
     limit: Annotated[int, Parameter(converter=whole, help="The most chats to list.")] = 100,
     options: Options = DEFAULTS,
     output: Output = "text",
-) -> int:
+) -> None:
     """List chats, the oldest first."""
     age = None if older_than is None else seconds_of(older_than)
 
@@ -125,24 +125,22 @@ def ls(
     show_data(msgspec.to_builtins(chats), chat_rows(chats), output)
     if output == "text" and len(chats) == limit:
         Screen().fault(f"there may be more than these {limit} chats: raise --limit")
-    return 0
 
 
 @app.command
-def counts(url: Url, /, *, output: Output = "text", options: Options = DEFAULTS) -> int:
+def counts(url: Url, /, *, output: Output = "text", options: Options = DEFAULTS) -> None:
     """Count the chats of a queue that are not over."""
     result: Counts = _run(url, options, lambda jobs: jobs.counts(), of_queue=True)
     if output == "json":
         print(json.dumps(msgspec.to_builtins(result), indent=2))
-        return 0
+        return
     end = "; drained: workers take no chats before resume" if result.drained else ""
     oldest = f"; the oldest is queued for {result.oldest:.0f} s" if result.queued else ""
     print(f"{result.running} running, {figures(result)}{oldest}{end}")
-    return 0
 
 
 @app.command
-def show(url: Url, id: Id, /, *, output: Output = "text", options: Options = DEFAULTS) -> int:
+def show(url: Url, id: Id, /, *, output: Output = "text", options: Options = DEFAULTS) -> None:
     """Show what has happened to a chat: its lives, steps, questions and answers."""
 
     async def work(jobs: Client) -> tuple[ChatStatus, tuple[Event, ...]]:
@@ -152,11 +150,10 @@ def show(url: Url, id: Id, /, *, output: Output = "text", options: Options = DEF
     status, events = _run(url, options, work)
     lines = [chat_row(status), *map(event_row, events)]
     show_data(msgspec.to_builtins(events), lines, output)
-    return 0
 
 
 @app.command
-def watch(url: Url, id: Id, /, *, options: Options = DEFAULTS) -> int:
+def watch(url: Url, id: Id, /, *, options: Options = DEFAULTS) -> None:
     """Show what happens to a chat, until it is over."""
 
     async def work(jobs: Client) -> None:
@@ -165,16 +162,14 @@ def watch(url: Url, id: Id, /, *, options: Options = DEFAULTS) -> int:
                 show_lines([event_row(event)])
 
     _run(url, options, work)
-    return 0
 
 
 @app.command
-def pending(url: Url, id: Id, /, *, output: Output = "text", options: Options = DEFAULTS) -> int:
+def pending(url: Url, id: Id, /, *, output: Output = "text", options: Options = DEFAULTS) -> None:
     """List the calls of a chat that wait for an answer, each with its id."""
     requests: tuple[ApprovalRequest, ...] = _run(url, options, lambda jobs: jobs.pending(id))
     lines = [*map(question_row, requests)] or [[("dim", "no call waits")]]
     show_data([json.loads(request.to_json()) for request in requests], lines, output)
-    return 0
 
 
 @app.command
@@ -188,30 +183,27 @@ def answer(
     deny: Annotated[str | None, Parameter(help="Refuse the call, for this reason.")] = None,
     by: Annotated[str | None, Parameter(help="Who answers.")] = None,
     options: Options = DEFAULTS,
-) -> int:
+) -> None:
     """Answer a call that waits: --approve, or --deny with a reason for the model."""
     if approve == (deny is not None):
         raise UsageError(f"{request!r} needs one answer: --approve, or --deny and a reason")
     decision = Approve(by=by) if deny is None else Deny(deny, by=by)
     _run(url, options, lambda jobs: jobs.answer(id, {request: decision}))
     print(f"{strict(request)} is {'approved' if deny is None else 'denied'}")
-    return 0
 
 
 @app.command
-def retry(url: Url, id: Id, /, *, options: Options = DEFAULTS) -> int:
+def retry(url: Url, id: Id, /, *, options: Options = DEFAULTS) -> None:
     """Queue a quarantined chat again."""
     _run(url, options, lambda jobs: jobs.retry(id))
     print(f"chat {id} is queued")
-    return 0
 
 
 @app.command
-def quarantine(url: Url, id: Id, /, *, options: Options = DEFAULTS) -> int:
+def quarantine(url: Url, id: Id, /, *, options: Options = DEFAULTS) -> None:
     """Put a chat that no worker runs into quarantine, until it is retried."""
     _run(url, options, lambda jobs: jobs.quarantine(id))
     print(f"chat {id} is quarantined")
-    return 0
 
 
 @app.command
@@ -264,11 +256,10 @@ def abort(
 
 
 @app.command
-def delete(url: Url, id: Id, /, *, options: Options = DEFAULTS) -> int:
+def delete(url: Url, id: Id, /, *, options: Options = DEFAULTS) -> None:
     """Delete a chat that is over or quarantined, with its record, input and outcome."""
     _run(url, options, lambda jobs: jobs.delete(id))
     print(f"chat {id} is deleted")
-    return 0
 
 
 @app.command
@@ -301,11 +292,10 @@ def drain(
 
 
 @app.command
-def resume(url: Url, /, *, options: Options = DEFAULTS) -> int:
+def resume(url: Url, /, *, options: Options = DEFAULTS) -> None:
     """Let workers take chats again, after `drain`."""
     _run(url, options, lambda jobs: jobs.resume(), of_queue=True)
     print("workers take chats")
-    return 0
 
 
 @app.command
@@ -315,12 +305,11 @@ def cleanup(
     *,
     older_than: Annotated[str, Parameter(help="How long ago they ended, such as 30s, 2h or 7d.")],
     options: Options = DEFAULTS,
-) -> int:
+) -> None:
     """Delete the chats that ended long ago, with their records."""
     age = seconds_of(older_than)
     count: int = _run(url, options, lambda jobs: jobs.cleanup(older_than=age), of_queue=True)
     print(f"{number_of(count, 'chat')} deleted")
-    return 0
 
 
 @app.command

@@ -118,13 +118,12 @@ def hooks(
         Format, Parameter(help="json: a list of points, each with its hooks.")
     ] = "text",
     debug: Debug = False,
-) -> int:
+) -> None:
     """List an agent's hooks by point, in the order in which they fire."""
     hook_infos = asyncio.run(locate(agent).agent()).hooks()
     screen = Screen()
     if output == "json":
         print(as_json(hook_infos, every=all))
-        return 0
+        return
     for line in listing(hook_infos, screen.width if screen.live else 100, every=all):
         screen.line(line)
-    return 0

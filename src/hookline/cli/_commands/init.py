@@ -102,8 +102,7 @@ def init(
     /,
     *,
     debug: Debug = False,
-) -> int:
+) -> None:
     """Write an agent with a tool, a hook and a test."""
     for line in _write(folder):
         print(line)
-    return 0

@@ -26,15 +26,14 @@ app = App(name="mcp", help=_help.MCP, help_format="plaintext", version=__version
 
 
 @app.default
-def serve(agent: Target, /, *, debug: Debug = False) -> int:
-    """Serve an agent on stdin and stdout until stdin is closed; return the exit status."""
+def serve(agent: Target, /, *, debug: Debug = False) -> None:
+    """Serve an agent on stdin and stdout until stdin is closed."""
     # stdout belongs to the protocol: output of the agent's module goes to stderr.
     logging.basicConfig(stream=sys.stderr, format="%(name)s: %(message)s")
     logging.getLogger("hookline").setLevel(logging.DEBUG if debug else logging.WARNING)
     with redirect_stdout(sys.stderr):
         located = locate(agent)
     asyncio.run(_serve(located))
-    return 0
 
 
 async def _serve(located: Located) -> None:

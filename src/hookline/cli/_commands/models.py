@@ -63,8 +63,7 @@ def _key(row: dict[str, Any]) -> str:
 
 def models(
     *, output: Annotated[Format, Parameter(help="json: a list of providers.")] = "text"
-) -> int:
+) -> None:
     """List the providers that a model's name may begin with."""
     providers = rows()
     show_data(providers, listing(providers), output, piped=120)
-    return 0

@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from math import inf
 from secrets import token_urlsafe
@@ -29,6 +29,8 @@ from hookline.web import Caps, Page, Site, app
 from hookline.web.relay import RedisRelay
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
+NOT_PASSED: Final = ("token", "relay", "workers", "reload")
+"""The options that a worker gets from the environment, or does not need."""
 
 
 class Token(NamedTuple):
@@ -200,23 +202,17 @@ async def _serve(
 
 def _command(agent: str, options: ServeOptions) -> list[str]:
     """Return the same command for a worker, without what the environment passes."""
-    named_options: list[tuple[str, object]] = [
-        ("--host", options.host),
-        ("--port", options.port),
-        *(("--allow-host", value) for value in options.allow_host),
-        *(("--allow-origin", value) for value in options.allow_origin),
-        ("--on-disconnect", options.on_disconnect),
-        ("--drain", options.drain),
-        *(("--starter", value) for value in options.starter),
-        ("--store", options.store),
-        ("--deps", options.deps),
-        ("--description", options.description or None),
-    ]
-    # One word each, because a value may begin with a hyphen.
-    words = [f"{name}={value}" for name, value in named_options if value is not None]
-    command = ["serve", agent, *words]
-    command += ["--no-details"] if options.no_details else []
-    return [*command, "--debug"] if options.debug else command
+    command = ["serve", agent]
+    for name, value in asdict(options).items():
+        if name in NOT_PASSED or value == getattr(DEFAULTS, name):
+            continue
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            command.append(option)
+        else:  # one word each, because a value may begin with a hyphen
+            values: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+            command += [f"{option}={item}" for item in values]
+    return command
 
 
 async def _site(options: ServeOptions, located: Located, token: str, make_deps: MakeDeps) -> Site:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 from hookline.cli._terminal.clean_text import strict
-from hookline.cli._terminal.hook_lines import HookRun, add_up, hook_line
+from hookline.cli._terminal.hook_lines import HookRun, add_up, hook_line, prefix_line
 from hookline.cli._terminal.screen import Screen
 from hookline.cli._terminal.styled_lines import (
     call_line,
@@ -26,6 +27,7 @@ from hookline.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
+from hookline.hooks import RequestPrefix
 
 APPROVAL: Final = "approval"  # the stop_reason of a chat that waits for an answer
 
@@ -67,6 +69,7 @@ class ChatNotes:
         self._screen = screen
         self._labels = Labels()
         self._hooks: list[HookRun] = []  # held back
+        self._figures: list[RequestPrefix] = []  # likewise
 
     def event(self, event: ChatEvent) -> None:
         screen, width = self._screen, self._screen.width
@@ -104,6 +107,19 @@ class ChatNotes:
         runs, self._hooks = self._hooks, []
         for run in runs:
             self._screen.note(hook_line(run, self._screen.width))
+
+    def prefix(self, figure: RequestPrefix) -> None:
+        """Hold back what of a request a prompt cache can reuse."""
+        self._figures.append(figure)
+
+    def tell_prefixes(self, until: float = inf) -> None:
+        """Show the figures that were held back, up to those of this step."""
+        figures, self._figures = self._figures, []
+        for figure in figures:
+            if figure.iteration <= until:
+                self._screen.note(prefix_line(figure, self._screen.width))
+            else:
+                self._figures.append(figure)
 
     def end(self, event: ChatDone | ChatAborted) -> None:
         """Show why a chat was stopped or aborted."""

@@ -15,7 +15,7 @@ from hookline import AssistantMessage, UserMessage
 from hookline.cli._terminal.call_notes import APPROVAL, ChatNotes
 from hookline.cli._terminal.clean_text import prose, strict
 from hookline.cli._terminal.error_texts import FAILED
-from hookline.cli._terminal.hook_lines import HookRun, prefix_line
+from hookline.cli._terminal.hook_lines import HookRun
 from hookline.cli._terminal.live_markdown import Answer
 from hookline.cli._terminal.screen import Screen
 from hookline.cli._terminal.styled_lines import Line, cut
@@ -56,7 +56,6 @@ class TerminalView:
         self._has_uncommitted = False  # whether uncommitted text is shown
         self._has_output = False  # whether anything is shown
         self._typed = 0  # messages that the user has typed and already sees
-        self._figures: list[RequestPrefix] = []  # held back while a text is written
 
     def event(self, event: ChatEvent) -> None:
         if not event.path:
@@ -147,9 +146,7 @@ class TerminalView:
     def _tell(self) -> None:
         """Show the hooks and figures that were held back."""
         self._notes.tell_hooks()
-        figures, self._figures = self._figures, []
-        for figure in figures:
-            self._screen.note(prefix_line(figure, self._screen.width))
+        self._notes.tell_prefixes()
 
     def _show_message(self, event: MessageQueued | MessageAdded) -> None:
         message = event.message
@@ -169,7 +166,7 @@ class TerminalView:
 
     def prefix(self, figure: RequestPrefix) -> None:
         """Show what of a request a prompt cache can reuse; during a text, after it."""
-        self._figures.append(figure)
+        self._notes.prefix(figure)
         if self._style is None:
             self._tell()
 
@@ -184,7 +181,6 @@ class PlainView:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._notes = ChatNotes(screen)
-        self._figures: list[RequestPrefix] = []  # of steps that are not finished
 
     def event(self, event: ChatEvent) -> None:
         if not event.path:
@@ -196,7 +192,7 @@ class PlainView:
                         for line in prose(message.text).splitlines():
                             self._screen.note([("dim", f"  {line}")])
                 case StepFinished():
-                    self._tell_figures(event.iteration)
+                    self._notes.tell_prefixes(event.iteration)
                 case ChatDone(response=response):
                     if response.text and response.stop_reason != APPROVAL:
                         self._screen.write(prose(response.text).rstrip("\n") + "\n")
@@ -213,13 +209,7 @@ class PlainView:
 
     def prefix(self, figure: RequestPrefix) -> None:
         """Show what of a request a prompt cache can reuse, when its step is finished."""
-        self._figures.append(figure)
-
-    def _tell_figures(self, iteration: int) -> None:
-        for figure in self._figures:
-            if figure.iteration <= iteration:
-                self._screen.note(prefix_line(figure, self._screen.width))
-        self._figures = [figure for figure in self._figures if figure.iteration > iteration]
+        self._notes.prefix(figure)
 
     def end(self) -> None:
         self._notes.tell_hooks()

@@ -152,19 +152,20 @@ class _Watcher:
         if prefix is None:
             return
         hook = None
-        if prefix.lost >= self._tokens:
+        has_moved = prefix.lost >= self._tokens
+        if has_moved:
             hook = _culprit(stages, reused, prefix.reused)
             if hook is None and prefix.differs is not None:
                 names = {**conversation.before_chat, **step.before_chat}
                 hook = names.get(prefix.differs)
-            await self._report_move(ctx.run, conversation, hook, prefix, usage)
+        figure = RequestPrefix(
+            run=ctx.run, iteration=ctx.iteration, prefix=prefix, hook=hook, usage=usage
+        )
+        if has_moved:
+            await self._report_move(conversation, figure)
         conversation.before_chat = step.before_chat
         if self._report is not None:
-            self._report(
-                RequestPrefix(
-                    run=ctx.run, iteration=ctx.iteration, prefix=prefix, hook=hook, usage=usage
-                )
-            )
+            self._report(figure)
 
     def _of(self, run: Run[Any]) -> _Conversation:
         key = (run.conversation_id or run.chat_id, run.agent)
@@ -174,15 +175,9 @@ class _Watcher:
             self._conversations.popitem(last=False)
         return conversation
 
-    async def _report_move(
-        self,
-        run: Run[Any],
-        conversation: _Conversation,
-        hook: str | None,
-        prefix: Prefix,
-        usage: Usage | None,
-    ) -> None:
+    async def _report_move(self, conversation: _Conversation, figure: RequestPrefix) -> None:
         """Report the move; log a hook that does it again soon, once."""
+        run, hook, prefix, usage = figure.run, figure.hook, figure.prefix, figure.usage
         name, number = hook or "", conversation.requests
         data = {"hook": hook, "share": round(prefix.share, 3), "lost": prefix.lost}
         await run.status("prefix-moved", {**data, "differs": prefix.differs})

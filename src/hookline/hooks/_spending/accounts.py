@@ -10,6 +10,7 @@ same budget, the first hook counts the call, and the others see that it is count
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
@@ -56,25 +57,16 @@ class _Reservation(msgspec.Struct):
     phase: Literal["open", "running", "settled"] = "open"
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Spending:
     """The hooks of a budget that many chats share."""
 
-    def __init__(
-        self,
-        limit: float,
-        price: PriceFunction,
-        ledger: Ledger,
-        *,
-        by: By | None,
-        per: Period | None,
-        stop: Stop,
-    ) -> None:
-        self._limit = limit
-        self._price = price
-        self._ledger = ledger
-        self._by = by
-        self._per = per
-        self._stop = stop
+    limit: float
+    price: PriceFunction
+    ledger: Ledger
+    by: By | None
+    per: Period | None
+    stop: Stop
 
     async def reserve(self, ctx: PreRequest[Any]) -> Stop | None:
         """Reserve the estimate of a model call, or stop the chat."""
@@ -83,8 +75,8 @@ class Spending:
         if last is not None and last.phase == "open":
             return None  # reserved by a hook of another agent
         account, amount = self._account(owner), self._estimate(ctx.request)
-        if await self._ledger.spend(account, amount, limit=self._limit) is None:
-            return self._stop
+        if await self.ledger.spend(account, amount, limit=self.limit) is None:
+            return self.stop
         self._write(ctx.run, owner, _Reservation(account, amount))
         return None
 
@@ -96,7 +88,7 @@ class Spending:
             return await proceed()
         if mine.phase == "settled" or run.attempt > 1:
             mine.amount = self._estimate(ctx.request)
-            await self._ledger.spend(mine.account, mine.amount)
+            await self.ledger.spend(mine.account, mine.amount)
         mine.phase = "running"
         self._write(run, owner, mine)
         try:
@@ -105,13 +97,13 @@ class Spending:
             # Providers do not charge for a request that they refuse. If the answer had begun, its
             # cost is unknown, and the estimate stays; so does that of an aborted call.
             if run.timing is None or run.timing.chunks == 0:
-                await self._ledger.spend(mine.account, -mine.amount)
+                await self.ledger.spend(mine.account, -mine.amount)
             self._settle(run, owner, mine)
             raise
         if response.usage is not None:
             models = (response.model or "", model_name(ctx.request.model))
             cost = self._cost(response.usage, *models)
-            await self._ledger.spend(mine.account, cost - mine.amount)
+            await self.ledger.spend(mine.account, cost - mine.amount)
         self._settle(run, owner, mine)
         return response
 
@@ -121,7 +113,7 @@ class Spending:
         mine = self._read(ctx.run, owner)
         if mine is not None and mine.phase == "open":
             self._settle(ctx.run, owner, mine)
-            await self._ledger.spend(mine.account, -mine.amount)
+            await self.ledger.spend(mine.account, -mine.amount)
 
     async def summarized(self, ctx: OnStatus[Any]) -> None:
         """Add the cost of a model call that `summarize` has made."""
@@ -134,7 +126,7 @@ class Spending:
             return  # counted by a hook of another agent
         run.state[_SUMMARIES] = {**counted, name: tokens}
         usage = msgspec.convert(ctx.data["usage"], Usage)
-        await self._ledger.spend(self._account(owner), self._cost(usage, ctx.data["model"]))
+        await self.ledger.spend(self._account(owner), self._cost(usage, ctx.data["model"]))
 
     # ── amounts ─────────────────────────────────────────────────────────────────────────────
 
@@ -146,17 +138,17 @@ class Spending:
 
     def _cost(self, usage: Usage, *models: str) -> float:
         """The cost by the first of these names that has a price."""
-        costs = (self._price(model, usage) for model in models)
+        costs = (self.price(model, usage) for model in models)
         cost = next((cost for cost in costs if cost is not None), None)
         if cost is None:
-            raise no_price(self._limit, models[-1])
+            raise no_price(self.limit, models[-1])
         return cost
 
     # ── accounts ────────────────────────────────────────────────────────────────────────────
 
     def _owner(self, run: Run[Any]) -> str:
-        owner: Any = "" if self._by is None else self._by(run)
-        if not isinstance(owner, str) or len(owner) > 200 or (self._by and not owner):
+        owner: Any = "" if self.by is None else self.by(run)
+        if not isinstance(owner, str) or len(owner) > 200 or (self.by and not owner):
             raise UsageError(
                 f"budget(by=) returned {owner!r}; return the name of an account, a str of 1 to 200 "
                 "characters"
@@ -167,14 +159,14 @@ class Spending:
         return f"{self._period()} {owner}".strip()
 
     def _period(self) -> str:
-        if self._per is None or callable(self._per):
-            return "" if self._per is None else self._per()
-        return datetime.now(UTC).strftime(_FORMATS[self._per])
+        if self.per is None or callable(self.per):
+            return "" if self.per is None else self.per()
+        return datetime.now(UTC).strftime(_FORMATS[self.per])
 
     # ── reservations ────────────────────────────────────────────────────────────────────────
 
     def _name(self, owner: str) -> str:
-        return f"{self._per if isinstance(self._per, str) else ''} {owner}"
+        return f"{self.per if isinstance(self.per, str) else ''} {owner}"
 
     def _read(self, run: Run[Any], owner: str) -> _Reservation | None:
         entry = cast("dict[str, Any]", run.state.get(_KEY, {})).get(self._name(owner))

@@ -93,7 +93,8 @@ def budget(
                 f"by=, per= and ledger= need a limit, and cost={cost!r}; pass cost= too"
             )
         stop = Stop(COST, "cost limit reached" if say is True else say or None)
-        spending = Spending(cost, rate, ledger or MemoryStore(), by=by, per=per, stop=stop)
+        totals = ledger or MemoryStore()
+        spending = Spending(limit=cost, price=rate, ledger=totals, by=by, per=per, stop=stop)
         hooks += (
             add("preRequest", spending.reserve, priority=LAST),
             add("aroundRequest", spending.call, priority=LAST),
@@ -132,10 +133,10 @@ class _PerChat:
             add("onChatStart", self.begin, priority=GUARD),
             add("preRequest", self.before, priority=GUARD),
             add("onResponse", self.response, priority=GUARD),
-            add("onMessage", self.message, priority=GUARD),
+            add("onMessage", self.note, priority=GUARD),
             add("aroundToolCall", self.tool_call, priority=GUARD),
             add("onStep", self.after, priority=GUARD),
-            add("onChatEnd", self.end),
+            add("onChatEnd", self.note),
             self.meters.forget(add),
         )
 
@@ -151,8 +152,8 @@ class _PerChat:
             own.note(ctx.iteration + 1)
         return stop
 
-    def message(self, ctx: OnMessage[Any]) -> None:
-        self.meters.of(ctx.run).note()  # the chat may stop to wait after this
+    def note(self, ctx: OnMessage[Any] | OnChatEnd[Any]) -> None:
+        self.meters.of(ctx.run).note()  # the chat may stop to wait after a message
 
     def response(self, ctx: OnResponse[Any]) -> None:
         models = (ctx.response.model or "", model_name(ctx.request.model))
@@ -167,9 +168,6 @@ class _PerChat:
     def after(self, ctx: OnStep[Any]) -> Stop | None:
         calls = ctx.response.tool_calls
         return self._reached(self.meters.of(ctx.run), ctx.iteration + 1) if calls else None
-
-    def end(self, ctx: OnChatEnd[Any]) -> None:
-        self.meters.of(ctx.run).note()
 
     def _check_price(self, usage: Usage, *models: str) -> None:
         cost, rate = self._limits[3], self._rate

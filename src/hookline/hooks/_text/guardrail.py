@@ -198,9 +198,7 @@ class _Input:
         finally:
             task.cancel()
             await asyncio.wait([task])
-        if trip is not None:
-            await self._stop(ctx.run, trip)
-        self._checks.of(ctx.run).add(True)
+        await self._settle(ctx.run, trip)
         assert response is not None
         return response
 
@@ -208,10 +206,7 @@ class _Input:
         """Check the input if a hook answered in place of the model, without `request`."""
         messages = self._open(ctx.run, ctx.iteration)
         if messages:
-            trip = await self._trip(messages, ctx.run)
-            if trip is not None:
-                await self._stop(ctx.run, trip)
-            self._checks.of(ctx.run).add(True)
+            await self._settle(ctx.run, await self._trip(messages, ctx.run))
 
     def _open(self, run: Run[Any], iteration: int) -> list[UserMessage]:
         """The user's messages that may not have been checked yet.
@@ -243,7 +238,11 @@ class _Input:
                 return Trip(finding, [message.id for message in messages[place:]])
         return None
 
-    async def _stop(self, run: Run[Any], trip: Trip) -> None:
+    async def _settle(self, run: Run[Any], trip: Trip | None) -> None:
+        """Note that all checks have passed, or stop the chat."""
+        if trip is None:
+            self._checks.of(run).add(True)
+            return
         run.state[KEY] = trip.blocked
         await _tell(run, self._name, "input", trip.finding)
         raise StopChat(REASON, trip.finding.text)

@@ -10,7 +10,7 @@ from opentelemetry.trace import SpanKind
 
 from hookline import Response, Text
 from hookline.errors import ChatAbortedError
-from hookline.otel._chat.attributes import text_of, usage_of
+from hookline.otel._chat.attributes import usage_of
 from hookline.otel._chat.trace import Trace
 from hookline.otel._conventions import names
 from hookline.otel._conventions.openinference import INPUT, OUTPUT, SESSION, kind_of, value_of
@@ -51,13 +51,10 @@ def end_agent_span(
     if trace.deltas:  # of answers by hooks, which have no span of their own
         trace.tell_deltas(trace.op)
     error = None if exc is None or isinstance(exc, Halted) else _why(trace, exc)
-    text = None
     if trace.op.span.is_recording():
         _tell(emitter, trace, exc, response)
-        if exc is not None and emitter.content.spans:
-            text = emitter.content.text(text_of(exc))
     at = time_ns()
-    trace.op.finish(at, error, text)
+    trace.op.close(at, error, exc)
     emitter.keep(trace.chat_id, trace.op.context)
     if emitter.metered:
         _measure(emitter, trace, trace.op.seconds(at), error)

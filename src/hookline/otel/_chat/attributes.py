@@ -109,14 +109,6 @@ def hook_labels(hook: str, point: str, outcome: str) -> Mapping[str, str]:
     }
 
 
-def text_of(exc: BaseException) -> str:
-    """Return the text of an exception; empty if `str()` of it fails."""
-    try:
-        return str(exc)
-    except Exception:
-        return ""
-
-
 def _labels_of(model: Model) -> dict[str, Any]:
     labels: dict[str, Any] = {
         names.OPERATION: names.CHAT,

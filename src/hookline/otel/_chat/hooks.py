@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Collection
 from functools import partial
 from time import time_ns
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeVar
 
 from hookline import (
     HookBus,
@@ -29,18 +29,12 @@ from hookline import (
 from hookline.errors import ChatAbortedError, StopChat
 from hookline.otel._chat import span_events
 from hookline.otel._chat.agent_span import begin_agent_span, end_agent_span
-from hookline.otel._chat.model_call import (
-    SLOT,
-    CallSlot,
-    ModelCall,
-    open_call,
-    tell_unseen_failure,
-)
+from hookline.otel._chat.model_call import SLOT, CallSlot, ModelCall, open_call, tell_failure
 from hookline.otel._chat.tool_call import ToolCallSpan
 from hookline.otel._chat.trace import Trace
 from hookline.otel._conventions import names
 from hookline.otel._emit.emitter import Emitter
-from hookline.otel._emit.own_failures import FailureReport
+from hookline.otel._emit.own_failures import FailureReport, report
 from hookline.otel._emit.spans import Place
 from hookline.points import (
     AroundChat,
@@ -56,7 +50,7 @@ from hookline.points import (
 NAME: Final = "hookline.otel"
 OUTERMOST: Final = 1_000_000
 INNERMOST: Final = -1_000_000
-Call: TypeAlias = ModelCall | ToolCallSpan
+C = TypeVar("C", ModelCall, ToolCallSpan)
 
 
 class Tracing:
@@ -190,7 +184,7 @@ class Tracing:
         trace = self._trace_of(ctx.run)
         if trace is not None and trace.op.quiet and self._silent:
             return await self._unseen(trace, ctx, proceed)
-        call = None if trace is None else ModelCall.begin(self.emitter, trace, ctx)
+        call = _begin(ModelCall, self.emitter, trace, ctx)
         if trace is None or call is None:
             return await proceed()
         call.attempts = 1
@@ -215,7 +209,8 @@ class Tracing:
         try:
             return await proceed()
         except Exception as exc:
-            tell_unseen_failure(self.emitter, trace, ctx.request, exc)
+            with FailureReport("a failed model call could not be traced"):
+                tell_failure(self.emitter, trace.words_of(ctx.request), exc, trace.op.context)
             raise
 
     async def _around_attempt(
@@ -226,7 +221,7 @@ class Tracing:
             return await proceed()
         place = Place()  # each attempt may be inside of another span of a wrapper
         if slot.call is None:
-            slot.call = ModelCall.begin(self.emitter, trace, ctx)
+            slot.call = _begin(ModelCall, self.emitter, trace, ctx)
         else:
             slot.call.enter()  # an attempt may run in another task
         call = slot.call
@@ -252,7 +247,7 @@ class Tracing:
         trace = self._trace_of(ctx.run)
         if trace is not None and trace.op.quiet and self._silent:
             return await proceed()
-        work = None if trace is None else ToolCallSpan.begin(self.emitter, trace, ctx)
+        work = _begin(ToolCallSpan, self.emitter, trace, ctx)
         if trace is None or work is None:
             return await proceed()
         try:
@@ -266,7 +261,7 @@ class Tracing:
         finally:
             work.leave()
 
-    def _break_off(self, trace: Trace, work: Call, exc: BaseException) -> None:
+    def _break_off(self, trace: Trace, work: ModelCall | ToolCallSpan, exc: BaseException) -> None:
         """End a call that was cancelled or that raised."""
         with FailureReport("a call could not be traced to its end", work.drop):
             is_open = Run.chat_of(trace.run) in self._chats
@@ -308,3 +303,14 @@ class Tracing:
             return
         with FailureReport("a hook could not be traced"):
             span_events.tell_hook(self.emitter, ctx, trace, open_call())
+
+
+def _begin(kind: type[C], emitter: Emitter, trace: Trace | None, ctx: Any) -> C | None:
+    """Begin the span of a call, which stays current until it is left; None if that fails."""
+    if trace is None:
+        return None
+    try:
+        return kind(emitter, trace, ctx)
+    except Exception as exc:
+        report(f"{kind.what} could not be traced", exc)
+        return None

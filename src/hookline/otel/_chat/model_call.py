@@ -15,12 +15,12 @@ from opentelemetry.trace import NonRecordingSpan, SpanKind
 
 from hookline import Message, ModelRequest, ModelResponse, Usage
 from hookline.models import Timing
-from hookline.otel._chat.attributes import ModelWords, text_of, usage_of
+from hookline.otel._chat.attributes import ModelWords, usage_of
 from hookline.otel._chat.trace import Trace
 from hookline.otel._conventions import names
 from hookline.otel._conventions.openinference import COST as LLM_COST
 from hookline.otel._conventions.openinference import inputs_and_outputs, kind_of
-from hookline.otel._emit.content import as_json
+from hookline.otel._emit.content import as_json, text_of
 from hookline.otel._emit.emitter import Emitter
 from hookline.otel._emit.own_failures import FailureReport, report
 from hookline.otel._emit.spans import Operation
@@ -30,15 +30,11 @@ from hookline.points import AroundRequest
 class ModelCall(Operation):
     """One logical model call, with all its attempts."""
 
+    what = "a model call"
+
     def __init__(self, emitter: Emitter, trace: Trace, ctx: AroundRequest[Any]) -> None:
         request = ctx.request
-        words = trace.words
-        if (
-            words is None
-            or words.model is not request.model
-            or words.settings is not request.settings
-        ):
-            words = trace.words_of(request)
+        words = trace.words_of(request)
         first = {**words.first, names.ITERATION: ctx.iteration}
         if request.output is not None:
             first[names.OUTPUT_TYPE] = "json"
@@ -61,15 +57,6 @@ class ModelCall(Operation):
         self.request = request
         self.timing: Timing | None = None
         trace.open.append(self)
-
-    @classmethod
-    def begin(cls, emitter: Emitter, trace: Trace, ctx: AroundRequest[Any]) -> ModelCall | None:
-        """Begin the span, which stays current until it is left; None if that fails."""
-        try:
-            return cls(emitter, trace, ctx)
-        except Exception as exc:
-            report("a model call could not be traced", exc)
-            return None
 
     def attempt(self, request: ModelRequest) -> None:
         """Note a request. The inner wrappers may have changed the request or the model."""
@@ -129,7 +116,7 @@ class ModelCall(Operation):
         """End the span without an error: a hook has stopped the chat."""
         self._end(time_ns(), None, None)
 
-    def close(self, at: int, error: str, exc: BaseException | None = None) -> None:
+    def close(self, at: int, error: str | None, exc: BaseException | None = None) -> None:
         """End the span without a response."""
         self.attributes[names.FINISH_REASONS] = ("error",)
         self._broke_off()
@@ -195,7 +182,7 @@ class ModelCall(Operation):
             if error is not None:
                 details[names.ERROR_TYPE] = error
             self.emitter.events.emit(names.DETAILS_EVENT, "DEBUG", details, self.context)
-        return content.text(text_of(exc)) if content.spans and exc is not None else None
+        return content.error_text(exc)
 
     def _content(self) -> dict[str, Any]:
         """Return the messages and the response; for messages recorded before, only their number."""
@@ -241,14 +228,6 @@ def tell_failure(emitter: Emitter, words: ModelWords, exc: Exception, context: C
     if emitter.content.events:
         attributes[names.EXCEPTION_MESSAGE] = emitter.content.text(text_of(exc))
     emitter.events.emit(names.EXCEPTION_EVENT, "WARN", attributes, context)
-
-
-def tell_unseen_failure(
-    emitter: Emitter, trace: Trace, request: ModelRequest, exc: Exception
-) -> None:
-    """Emit the event for a failed model call that has no span."""
-    with FailureReport("a failed model call could not be traced"):
-        tell_failure(emitter, trace.words_of(request), exc, trace.op.context)
 
 
 class CallSlot:

@@ -14,7 +14,6 @@ from opentelemetry.trace import SpanKind
 
 from hookline import ToolFailure, ToolResult
 from hookline.errors import ToolDenied
-from hookline.otel._chat.attributes import text_of
 from hookline.otel._chat.trace import Trace
 from hookline.otel._conventions import names
 from hookline.otel._conventions.openinference import INPUT, OUTPUT, kind_of, value_of
@@ -30,11 +29,11 @@ DENIED: Final = "Denied"  # the type of a refusal
 class ToolCallSpan(Operation):
     """One run of a tool's handler, including its wrappers."""
 
+    what = "a tool call"
+
     def __init__(self, emitter: Emitter, trace: Trace, ctx: AroundToolCall[Any]) -> None:
         call, tool = ctx.call, ctx.tool
-        words = trace.tool_words.get(tool.name)
-        if words is None or words.tool is not tool:
-            words = trace.words_of_tool(tool)
+        words = trace.words_of_tool(tool)
         first = {
             **words.first,
             names.TOOL_CALL_ID: emitter.content.word(call.id),
@@ -52,15 +51,6 @@ class ToolCallSpan(Operation):
         if emitter.metered or not self.quiet:
             self.context = set_value(key, self.tell, self.context)
             attach(self.context)
-
-    @classmethod
-    def begin(cls, emitter: Emitter, trace: Trace, ctx: AroundToolCall[Any]) -> ToolCallSpan | None:
-        """Begin the span, which stays current until it is left; None if that fails."""
-        try:
-            return cls(emitter, trace, ctx)
-        except Exception as exc:
-            report("a tool call could not be traced", exc)
-            return None
 
     def tell(self, attributes: Mapping[str, Any], seconds: float) -> None:
         """Record a request to an MCP server, as reported by the tool."""
@@ -103,12 +93,9 @@ class ToolCallSpan(Operation):
             report("a tool call could not be traced to its end", exc)
             self.drop()
 
-    def close(self, at: int, error: str, exc: BaseException | None = None) -> None:
+    def close(self, at: int, error: str | None, exc: BaseException | None = None) -> None:
         """End the span without a result."""
-        text = None
-        if exc is not None and self.emitter.content.spans:
-            text = self.emitter.content.text(text_of(exc))
-        self._end(at, error, text)
+        self._end(at, error, self.emitter.content.error_text(exc))
 
     def _end(self, at: int, error: str | None, text: str | None) -> None:
         if self.closed:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from time import time_ns
-from typing import Any, Protocol
+from typing import Any
 
 from hookline import History, Message, ModelRequest, Run, Tool, Usage, UserMessage
 from hookline.otel._chat.attributes import ModelWords, ToolWords, hook_labels, parameters
@@ -16,18 +16,6 @@ from hookline.otel._chat.links import Links
 from hookline.otel._conventions import names
 from hookline.otel._emit.own_failures import FailureReport
 from hookline.otel._emit.spans import Operation
-
-
-class Work(Protocol):
-    """An open model call or tool call."""
-
-    def close(self, at: int, error: str) -> None:
-        """End the span without a result."""
-        ...
-
-    def drop(self) -> None:
-        """End the span as it is."""
-        ...
 
 
 class Trace:
@@ -44,8 +32,8 @@ class Trace:
         self.tool_calls = 0
         self.reader_wait = 0.0  # seconds that model calls waited for the reader of the stream
         self.cost: float | None = None  # None if no price is known
-        self.open: list[Work] = []
-        self.cut: list[tuple[Work, int]] = []
+        self.open: list[Operation] = []
+        self.cut: list[tuple[Operation, int]] = []
         self.fresh = True  # no model has been called yet
         self.model: str | None = None  # the first requested model
         self.outcome: str | None = None
@@ -65,7 +53,7 @@ class Trace:
 
     # ── what is open ────────────────────────────────────────────────────────────────────────
 
-    def hold(self, work: Work) -> None:
+    def hold(self, work: Operation) -> None:
         """Hold back a span that was cut by a cancellation, until the reason is known."""
         self.cut.append((work, time_ns()))
 
@@ -81,23 +69,27 @@ class Trace:
         for work in list(self.open):
             self._close(work, time_ns())
 
-    def _close(self, work: Work, at: int) -> None:
+    def _close(self, work: Operation, at: int) -> None:
         with FailureReport("a call could not be traced to its end", work.drop):
             work.close(at, names.OTHER if self.reason in names.READER_GONE else names.CANCELLED)
 
     # ── the words ───────────────────────────────────────────────────────────────────────────
 
     def words_of(self, request: ModelRequest) -> ModelWords:
-        """Build the attributes of the model that is used from now on."""
-        content = self.op.emitter.content
-        words = self.words = ModelWords(request.model, request.settings, self.common, content)
+        """Return the attributes of a request's model, which are built when it changes."""
+        words, model, settings = self.words, request.model, request.settings
+        if words is None or words.model is not model or words.settings is not settings:
+            content = self.op.emitter.content
+            words = self.words = ModelWords(model, settings, self.common, content)
         return words
 
     def words_of_tool(self, tool: Tool[..., Any]) -> ToolWords:
-        """Build the attributes of a tool."""
-        content, common = self.op.emitter.content, dict(self.common)
-        common.pop(names.CONVERSATION, None)
-        words = self.tool_words[tool.name] = ToolWords(tool, self.agent, common, content)
+        """Return the attributes of a tool, which are built once."""
+        words = self.tool_words.get(tool.name)
+        if words is None or words.tool is not tool:
+            content, common = self.op.emitter.content, dict(self.common)
+            common.pop(names.CONVERSATION, None)
+            words = self.tool_words[tool.name] = ToolWords(tool, self.agent, common, content)
         return words
 
     def tell_model(self, words: ModelWords, request: ModelRequest) -> None:

@@ -64,6 +64,10 @@ class Content:
         fitting: str = self._fitting(lambda size: self._cut(text, [size]))
         return fitting
 
+    def error_text(self, exc: BaseException | None) -> str | None:
+        """Return the text of an exception, if spans may contain it."""
+        return self.text(text_of(exc)) if self.spans and exc is not None else None
+
     def word(self, text: str) -> str:
         """Convert a name, an id or a description: recorded even if content is not."""
         if self._redact is None and text.isascii() and len(text) * 5 <= self._most:
@@ -246,6 +250,14 @@ class Content:
 
 def _is_object(value: Any) -> TypeGuard[dict[Any, Any]]:
     return isinstance(value, dict)
+
+
+def text_of(exc: BaseException) -> str:
+    """Return the text of an exception; empty if `str()` of it fails."""
+    try:
+        return str(exc)
+    except Exception:
+        return ""
 
 
 def as_json(value: Any) -> str:

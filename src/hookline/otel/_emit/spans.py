@@ -113,6 +113,11 @@ class Operation:
         finally:
             span.end(at)
 
+    def close(self, at: int, error: str | None, exc: BaseException | None = None) -> None:
+        """End the span, with the text of an exception if it may contain that."""
+        text = self.emitter.content.error_text(exc) if self.span.is_recording() else None
+        self.finish(at, error, text)
+
     def seconds(self, at: int) -> float:
         """Return the duration until `at`, in seconds."""
         return max(at - self.start, 0) / 1e9

@@ -29,8 +29,8 @@ _TEMPORARY: Final = re.compile(r"(?:.*/)?\.hookline-[0-9a-f]{16}", re.DOTALL)
 
 def replace(
     root: Root, path: str, data: bytes, *, expect: str | None, permit: Permit = free
-) -> str:
-    """Put `data` at the path if the file there has the digest `expect`; returns the new digest.
+) -> None:
+    """Put `data` at the path if the file there has the digest `expect`.
 
     None: the file must not exist. A link is followed, and stays. The mode of the file is kept,
     without the bits that change the user.
@@ -55,7 +55,6 @@ def replace(
         finally:
             with suppress(OSError):
                 os.unlink(temporary, dir_fd=folder)
-    return digest(data)
 
 
 def is_temporary(path: str) -> bool:

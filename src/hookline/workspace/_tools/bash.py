@@ -62,7 +62,7 @@ def bash_tool(
             text = await _printed(run, job)
             status = await job.wait()
         end = f"[stopped {job.stopped}]" if job.stopped else f"[exit {status}]"
-        notes = [_renamed(old, new) for old, new in renamed]
+        notes = [f"[{old} is a protected name; it was renamed to {new}]" for old, new in renamed]
         if renamed:
             data = {"kind": "held_back", "paths": [old for old, _ in renamed]}
             await run.status("workspace", data)
@@ -124,7 +124,3 @@ async def _or_none(output: AsyncGenerator[bytes]) -> AsyncGenerator[bytes | None
         if waiting is not None:
             waiting.cancel()
             await asyncio.wait([waiting])
-
-
-def _renamed(old: str, new: str) -> str:
-    return f"[{old} is a protected name; it was renamed to {new}]"

@@ -51,10 +51,11 @@ def offload(
         if ctx.tool in bounded:
             return None
         value = ctx.result.value
-        text = value if isinstance(value, str) else _as_text(value)
-        if len(text) <= over:
+        if not isinstance(value, str):
+            value = msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
+        if len(value) <= over:
             return None
-        short = await self.cut(ctx.run, _folded(text), over)
+        short = await self.cut(ctx.run, _folded(value), over)
         return ctx.result.replace(value=short, truncated=True)
 
     return (
@@ -67,10 +68,6 @@ def offload(
             required=required,
         ),
     )
-
-
-def _as_text(value: Any) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
 
 
 def _folded(text: str) -> str:

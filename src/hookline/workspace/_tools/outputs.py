@@ -26,6 +26,11 @@ def clean(text: str) -> str:
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
+def clean_name(path: str) -> str:
+    """Show a path in one line, without control characters."""
+    return clean(path).replace("\n", "\\x0a").replace("\t", "\\x09")
+
+
 def keep_latest(folder: Path, count: int) -> None:
     """Remove all but the latest files of a folder. Other threads and programs may do the same."""
     times: dict[Path, int] = {}

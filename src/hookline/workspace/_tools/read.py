@@ -13,7 +13,7 @@ from hookline.workspace._errors import NotAFileError
 from hookline.workspace._files.access import Access
 from hookline.workspace._files.root import FileData
 from hookline.workspace._files.text import decode
-from hookline.workspace._tools.outputs import MAX_TEXT, Outputs, clean
+from hookline.workspace._tools.outputs import MAX_TEXT, Outputs, clean, clean_name
 from hookline.workspace._tools.seen_files import note_read
 
 MAX_LINES: Final = 2000
@@ -129,4 +129,4 @@ def _entry(entry: os.DirEntry[str]) -> str:
         mark = "/"
     elif not stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode):
         mark = "="
-    return clean(entry.name).replace("\n", "\\x0a").replace("\t", "\\x09") + mark
+    return clean_name(entry.name) + mark

@@ -14,7 +14,7 @@ from hookline.workspace._files.access import Access
 from hookline.workspace._files.openat import O_PATH
 from hookline.workspace._files.root import MAX_PATH
 from hookline.workspace._sandbox.commands import Commands
-from hookline.workspace._tools.outputs import Outputs, clean
+from hookline.workspace._tools.outputs import Outputs, clean, clean_name
 
 MAX_PATHS: Final = 1000
 MAX_ROWS: Final = 500
@@ -42,7 +42,7 @@ def searching_tools(access: Access, commands: Commands, outputs: Outputs) -> lis
         prefix = _prefix(access, path)
         fits = compiled(pattern)
         matches = [path for path in paths if fits(path.removeprefix(prefix).casefold())]
-        lines = [_name(path) for path in matches[:MAX_PATHS]]
+        lines = [clean_name(path) for path in matches[:MAX_PATHS]]
         if len(matches) > MAX_PATHS:
             lines.append(f"[{len(matches) - MAX_PATHS:,} more; use a narrower pattern]")
         return "\n".join(lines) or "[no file matches]"
@@ -151,7 +151,9 @@ def _rows(
                 hides is not None and hides(path)
             )
         if matches[path]:
-            rows.append(((path, number), f"{_name(path)}:{clean(rest)}" if rest else _name(path)))
+            rows.append(
+                ((path, number), f"{clean_name(path)}:{clean(rest)}" if rest else clean_name(path))
+            )
     return rows
 
 
@@ -163,8 +165,3 @@ async def _check_pattern(commands: Commands, pattern: str, *, literal: bool) -> 
     if status == _ERROR:
         text = output.decode("utf-8", "replace").strip()
         raise SearchError(f"the pattern is not valid; correct it: {clean(text)[:1000]}")
-
-
-def _name(path: str) -> str:
-    """A path in one line."""
-    return clean(path).replace("\n", "\\x0a").replace("\t", "\\x09")
