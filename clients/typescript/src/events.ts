@@ -249,7 +249,7 @@ export interface Source {
   meta?: Record<string, unknown>;
 }
 
-/** Token counts. `input` and `output` are totals that include cached and reasoning tokens. */
+/** Token counts. `input_tokens` and `output_tokens` include cached and reasoning tokens. */
 export interface Usage {
   input_tokens: number;
   output_tokens: number;
