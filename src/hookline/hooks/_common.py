@@ -7,7 +7,8 @@ definitions have.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 from weakref import ref
 
 from hookline import (
@@ -19,6 +20,7 @@ from hookline import (
     ToolCall,
     ToolFailure,
     ToolResult,
+    define_hook,
 )
 from hookline.errors import UsageError
 from hookline.models import ProviderTool
@@ -28,6 +30,13 @@ T = TypeVar("T")
 Hooks: TypeAlias = tuple[HookDef, ...]
 """The hook definitions that a ready-made hook consists of."""
 Add: TypeAlias = Callable[..., HookDef]
+
+
+def adding(**options: Any) -> Add:
+    """Return `define_hook` with these options, of a type that checkers need not derive."""
+    return partial(cast("Any", define_hook), **options)
+
+
 """`define_hook` with the name, `inherit=` and `required=` of a ready-made hook."""
 Outcome: TypeAlias = ToolResult | ToolFailure
 """What a tool returned, or why it did not."""

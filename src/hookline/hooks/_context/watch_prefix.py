@@ -14,13 +14,12 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from hookline import ChatRequest, ModelRequest, ModelResponse, Run, Usage, define_hook
-from hookline.hooks._common import Add, CallModel, Hooks, PerChat
+from hookline import ChatRequest, ModelRequest, ModelResponse, Run, Usage
+from hookline.hooks._common import CallModel, Hooks, PerChat, adding
 from hookline.models import Prefix, PrefixMeter
 from hookline.points import AroundRequest, OnHook, check_number
 
@@ -249,7 +248,7 @@ def watch_prefix(
     check_number("tokens", tokens, whole=True)
     watcher = _Watcher(tokens, report)
 
-    add: Add = partial(define_hook, name=NAME, inherit=inherit, required=required)
+    add = adding(name=NAME, inherit=inherit, required=required)
     return (
         add("onHook", watcher.on_hook),
         add("aroundRequest", watcher.around, priority=OUTERMOST, on_error="log"),

@@ -8,7 +8,6 @@ its result, because it counts in groups: a user message, or an answer with the r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -24,7 +23,7 @@ from hookline import (
     define_hook,
 )
 from hookline.errors import UsageError
-from hookline.hooks._common import Add, Hooks, tool_names
+from hookline.hooks._common import Hooks, adding, tool_names
 from hookline.points import Compaction, OnToolCallError, OnToolCallResult, PreRequest, check_number
 
 NAME: Final = "window"
@@ -189,7 +188,7 @@ def truncate(
         return ctx.error.replace(message=cut(ctx.error.message))
 
     only = tool_names(tools)
-    add: Add = partial(define_hook, name="truncate", inherit=inherit, required=required)
+    add = adding(name="truncate", inherit=inherit, required=required)
     return (
         add("onToolCallResult", result, tools=only),
         add("onToolCallError", error, tools=only),

@@ -5,12 +5,11 @@ The model sees each refusal, and the chat continues. If the check fails, its cal
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-from hookline import Deny, ModelRequest, define_hook
+from hookline import Deny, ModelRequest
 from hookline.errors import UsageError
-from hookline.hooks._common import GUARD, LAST, Add, Hooks
+from hookline.hooks._common import GUARD, LAST, Hooks, adding
 from hookline.points import PreRequest, PreToolCall, matches
 
 
@@ -39,7 +38,7 @@ def allow_tools(
             return None
         return Deny(f"tool {ctx.call.name!r} is not allowed here")
 
-    add: Add = partial(define_hook, name="allow_tools", inherit=inherit, required=required)
+    add = adding(name="allow_tools", inherit=inherit, required=required)
     guard = add("preToolCall", check, priority=GUARD, on_error="deny")
     # `offer` runs last, so that it also checks the tools that other hooks add.
     return (guard, add("preRequest", offer, priority=LAST)) if hide else (guard,)

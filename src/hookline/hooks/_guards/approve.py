@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import partial
 from inspect import isawaitable
 from typing import Any
 
-from hookline import Ask, define_hook
+from hookline import Ask
 from hookline.errors import UsageError
-from hookline.hooks._common import GUARD, Add, Hooks, not_by_the_provider
+from hookline.hooks._common import GUARD, Hooks, adding, not_by_the_provider
 from hookline.points import PreToolCall
 
 When = Callable[[PreToolCall[Any]], bool | Awaitable[bool]]
@@ -58,7 +57,7 @@ def approve(
         text = prompt.format(name=ctx.call.name) if isinstance(prompt, str) else prompt(ctx)
         return Ask(text, expires=expires)
 
-    add: Add = partial(define_hook, name="approve", inherit=inherit, required=required)
+    add = adding(name="approve", inherit=inherit, required=required)
     hook = add("preToolCall", check, priority=GUARD - 20, on_error="deny", tools=names or None)
     if not names and (arguments is not None or when is not None):
         return (hook,)  # the conditions are about calls, and may not concern provider tools at all

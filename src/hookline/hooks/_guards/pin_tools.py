@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from hookline import Deny, ModelRequest, Tool, define_hook
+from hookline import Deny, ModelRequest, Tool
 from hookline.errors import UsageError
-from hookline.hooks._common import GUARD, LAST, Add, Hooks
+from hookline.hooks._common import GUARD, LAST, Hooks, adding
 from hookline.points import PreRequest, PreToolCall, matches
 
 
@@ -52,7 +51,7 @@ def pin_tools(
         tools = tuple(tool for tool in ctx.request.tools if not is_refused(tool))
         return ctx.request.replace(tools=tools) if len(tools) < len(ctx.request.tools) else None
 
-    add: Add = partial(define_hook, name="pin_tools", inherit=inherit, required=required)
+    add = adding(name="pin_tools", inherit=inherit, required=required)
     guard = add("preToolCall", check, priority=GUARD, on_error="deny", tools=names or None)
     return (guard, add("preRequest", offer, priority=LAST)) if hide else (guard,)
 

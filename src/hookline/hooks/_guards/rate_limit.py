@@ -9,15 +9,14 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
-from functools import partial
 from math import ceil, inf
 from threading import RLock
 from time import monotonic
 from typing import Any, Final, Literal
 
-from hookline import Deny, Run, define_hook
+from hookline import Deny, Run
 from hookline.errors import UsageError
-from hookline.hooks._common import GUARD, LAST, Add, Hooks, PerChat
+from hookline.hooks._common import GUARD, LAST, Hooks, PerChat, adding
 from hookline.points import OnChatEnd, OnChatStart, PreToolCall
 
 By = Literal["tool", "conversation", "chat"] | Callable[[PreToolCall[Any]], Hashable]
@@ -131,7 +130,7 @@ def rate_limit(
 
     if not callable(by) and by not in ("tool", "conversation", "chat"):
         raise UsageError(f"by={by!r} must be 'tool', 'conversation', 'chat' or a function")
-    add: Add = partial(define_hook, name="rate_limit", inherit=inherit, required=required)
+    add = adding(name="rate_limit", inherit=inherit, required=required)
     # After other guards, so that calls that they refuse do not count.
     guard = add("preToolCall", check, priority=GUARD - 10, on_error="deny", tools=tools)
     if callable(by) or by == "tool":

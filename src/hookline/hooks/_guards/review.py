@@ -11,7 +11,6 @@ import json
 import logging
 import os
 from collections.abc import Callable, Collection, Iterable
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from time import time
@@ -19,9 +18,9 @@ from typing import Any, Final, Literal, cast
 
 import msgspec
 
-from hookline import Agent, Approve, Ask, Deny, Run, ToolCall, UserMessage, define_hook
+from hookline import Agent, Approve, Ask, Deny, Run, ToolCall, UserMessage
 from hookline.errors import UsageError
-from hookline.hooks._common import LAST, Add, Hooks, not_by_the_provider, tool_names
+from hookline.hooks._common import LAST, Hooks, adding, not_by_the_provider, tool_names
 from hookline.hooks._logs.jsonl_file import Lines
 from hookline.models import Model, model_name
 from hookline.points import OnApproval, PreToolCall
@@ -102,7 +101,7 @@ def review(
         kind = "approve" if isinstance(ctx.decision, Approve) else "deny"
         await _write(lines, ctx.run, ctx.request.call, answer=kind, by=ctx.decision.by)
 
-    add: Add = partial(define_hook, name=NAME, inherit=inherit, required=required)
+    add = adding(name=NAME, inherit=inherit, required=required)
     # The guard sees the call as the other hooks left it, and their questions.
     hooks = [add("preToolCall", check, priority=LAST, on_error="deny", tools=names)]
     if names is not None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from time import time
 from typing import Any
@@ -22,9 +21,8 @@ from hookline import (
     ToolCall,
     ToolFailure,
     ToolMessage,
-    define_hook,
 )
-from hookline.hooks._common import LAST, Add, Hooks, Outcome, RunTool
+from hookline.hooks._common import LAST, Hooks, Outcome, RunTool, adding
 from hookline.hooks._logs.jsonl_file import Lines
 from hookline.points import AroundToolCall, OnApproval, OnChatEnd, OnChatStart, OnMessage
 
@@ -101,7 +99,7 @@ def audit(
         what = f"chat {ctx.outcome}"
         await add_line(ctx.run, what, error=error, tokens=tokens, seconds=seconds)
 
-    add: Add = partial(define_hook, name="audit", inherit=inherit, required=required)
+    add = adding(name="audit", inherit=inherit, required=required)
     return (
         add("onChatStart", start, priority=LAST),
         add("onMessage", message, priority=LAST),

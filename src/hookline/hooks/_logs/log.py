@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 from time import perf_counter
 from typing import Any
 
-from hookline import ToolFailure, define_hook
-from hookline.hooks._common import INFRASTRUCTURE, Add, Hooks, Outcome, RunTool
+from hookline import ToolFailure
+from hookline.hooks._common import INFRASTRUCTURE, Hooks, Outcome, RunTool, adding
 from hookline.points import (
     AroundToolCall,
     OnChatEnd,
@@ -73,7 +72,7 @@ def log(
         tell(ctx, text, chat, ctx.outcome, error, tokens, ctx.duration, at=at)
 
     options: Any = {"priority": INFRASTRUCTURE, "on_error": "log"}
-    add: Add = partial(define_hook, name="log", inherit=inherit, required=required, **options)
+    add = adding(name="log", inherit=inherit, required=required, **options)
     return (
         add("onChatStart", start),
         *((add("onMessage", message),) if content else ()),

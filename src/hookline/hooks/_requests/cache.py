@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import partial
 from hashlib import sha256
 from time import monotonic
 from typing import Any, Protocol, cast
 
 import msgspec
 
-from hookline import AssistantMessage, ModelRequest, ModelResponse, define_hook
-from hookline.hooks._common import INFRASTRUCTURE, Add, CallModel, Hooks
+from hookline import AssistantMessage, ModelRequest, ModelResponse
+from hookline.hooks._common import INFRASTRUCTURE, CallModel, Hooks, adding
 from hookline.points import AroundRequest
 
 
@@ -134,5 +133,5 @@ def cache(
             await answers.set(name, response.to_json())
         return response
 
-    add: Add = partial(define_hook, name="cache", inherit=inherit, required=required)
+    add = adding(name="cache", inherit=inherit, required=required)
     return (add("aroundRequest", answer, priority=priority, on_error="log"),)

@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
-from hookline import Model, ModelRequest, ModelResponse, define_hook
+from hookline import Model, ModelRequest, ModelResponse
 from hookline.errors import ModelError, StopChat, UsageError
-from hookline.hooks._common import INFRASTRUCTURE, Add, CallModel, Hooks
+from hookline.hooks._common import INFRASTRUCTURE, CallModel, Hooks, adding
 from hookline.models import model_name
 from hookline.points import AroundRequest
 
@@ -76,7 +75,7 @@ def retry(
             await sleep(wait)
         return await proceed()
 
-    add: Add = partial(define_hook, name="retry", inherit=inherit, required=required)
+    add = adding(name="retry", inherit=inherit, required=required)
     return (add("aroundRequest", again, priority=priority),)
 
 
@@ -118,7 +117,7 @@ def fallback(
             request = ctx.request.replace(model=model)
         return await proceed(request)
 
-    add: Add = partial(define_hook, name="fallback", inherit=inherit, required=required)
+    add = adding(name="fallback", inherit=inherit, required=required)
     return (add("aroundRequest", others, priority=priority),)
 
 

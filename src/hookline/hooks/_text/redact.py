@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import partial
 from typing import Any, Final
 
 from hookline import (
@@ -25,9 +24,8 @@ from hookline import (
     ToolFailure,
     ToolResult,
     UserMessage,
-    define_hook,
 )
-from hookline.hooks._common import LAST, Add, CallModel, Hooks, Outcome, PerChat, RunTool
+from hookline.hooks._common import LAST, CallModel, Hooks, Outcome, PerChat, RunTool, adding
 from hookline.hooks._text.redact_objects import Clean
 from hookline.hooks._text.text_redactor import Pieces, Redactor, Replacement
 from hookline.models import (
@@ -78,7 +76,7 @@ def redact(
     """
     mine = _Hooks(Redactor(patterns, values, replacement, hold, words), arguments)
     # All hooks have the same name.
-    add: Add = partial(define_hook, name="redact", inherit=inherit, required=required)
+    add = adding(name="redact", inherit=inherit, required=required)
     return (
         add("aroundChat", mine.chat, priority=-LAST),
         add("aroundRequest", mine.request, priority=LAST),

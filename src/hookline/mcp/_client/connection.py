@@ -195,10 +195,13 @@ class Link:
             if clients:
                 self.report_loss(clients[0], why)
 
+        async def elicit(context: Any, params: Any) -> Any:
+            return await self._elicit(self, params)
+
         client = sdk("mcp").Client(
             self._open(on_end),
             message_handler=self._hear,
-            elicitation_callback=lambda context, params: self._elicit(self, params),
+            elicitation_callback=elicit,
             read_timeout_seconds=None,
         )
         self._raised = []

@@ -28,7 +28,9 @@ NEXT: Final = "hookline_probe_next"  # the agent after a handoff
 OUR_TOOLS: Final = (SUB_AGENT, f"transfer_to_{NEXT}")
 LAST: Final = -1_000_000_000
 REFUSALS: Final = ("blocked", "stopped", "asked", "raised")
-last_hook: Final = partial(define_hook, name=OURS, priority=LAST)
+last_hook: Final[Callable[..., HookDef]] = partial(
+    cast("Any", define_hook), name=OURS, priority=LAST
+)
 """`define_hook` for a hook of a path, which runs after all others."""
 
 
