@@ -210,7 +210,7 @@ def _command(agent: str, options: ServeOptions) -> list[str]:
         if value is True:
             command.append(option)
         else:  # one word each, because a value may begin with a hyphen
-            values: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+            values: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)  # pyright: ignore
             command += [f"{option}={item}" for item in values]
     return command
 
