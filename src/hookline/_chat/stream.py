@@ -3,6 +3,7 @@
 `ChatStream` is an object, not a generator. Leaving it early must end the run in the run's own task
 and must never cancel unrelated code in the reader's task. The handle refers to the run, but the run
 does not refer to the handle. A handle that is dropped can therefore end its run.
+`PartialOutputs` reads the stream as data instead of events.
 """
 
 from __future__ import annotations

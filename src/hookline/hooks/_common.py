@@ -32,7 +32,7 @@ Hooks: TypeAlias = tuple[HookDef, ...]
 Add: TypeAlias = Callable[..., HookDef]
 
 
-def adding(**options: Any) -> Add:
+def definer(**options: Any) -> Add:
     """Return `define_hook` with these options, of a type that checkers need not derive."""
     return partial(cast("Any", define_hook), **options)
 

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 
 from hookline import ChatRequest, ModelRequest, ModelResponse, Run, Usage
-from hookline.hooks._common import CallModel, Hooks, PerChat, adding
+from hookline.hooks._common import CallModel, Hooks, PerChat, definer
 from hookline.models import Prefix, PrefixMeter
 from hookline.points import AroundRequest, OnHook, check_number
 
@@ -248,7 +248,7 @@ def watch_prefix(
     check_number("tokens", tokens, whole=True)
     watcher = _Watcher(tokens, report)
 
-    add = adding(name=NAME, inherit=inherit, required=required)
+    add = definer(name=NAME, inherit=inherit, required=required)
     return (
         add("onHook", watcher.on_hook),
         add("aroundRequest", watcher.around, priority=OUTERMOST, on_error="log"),

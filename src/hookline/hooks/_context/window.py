@@ -23,7 +23,7 @@ from hookline import (
     define_hook,
 )
 from hookline.errors import UsageError
-from hookline.hooks._common import Hooks, adding, tool_names
+from hookline.hooks._common import Hooks, definer, tool_names
 from hookline.points import Compaction, OnToolCallError, OnToolCallResult, PreRequest, check_number
 
 NAME: Final = "window"
@@ -188,7 +188,7 @@ def truncate(
         return ctx.error.replace(message=cut(ctx.error.message))
 
     only = tool_names(tools)
-    add = adding(name="truncate", inherit=inherit, required=required)
+    add = definer(name="truncate", inherit=inherit, required=required)
     return (
         add("onToolCallResult", result, tools=only),
         add("onToolCallError", error, tools=only),

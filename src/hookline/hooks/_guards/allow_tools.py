@@ -9,7 +9,7 @@ from typing import Any
 
 from hookline import Deny, ModelRequest
 from hookline.errors import UsageError
-from hookline.hooks._common import GUARD, LAST, Hooks, adding
+from hookline.hooks._common import GUARD, LAST, Hooks, definer
 from hookline.points import PreRequest, PreToolCall, matches
 
 
@@ -38,7 +38,7 @@ def allow_tools(
             return None
         return Deny(f"tool {ctx.call.name!r} is not allowed here")
 
-    add = adding(name="allow_tools", inherit=inherit, required=required)
+    add = definer(name="allow_tools", inherit=inherit, required=required)
     guard = add("preToolCall", check, priority=GUARD, on_error="deny")
     # `offer` runs last, so that it also checks the tools that other hooks add.
     return (guard, add("preRequest", offer, priority=LAST)) if hide else (guard,)

@@ -9,7 +9,7 @@ from typing import Any
 
 from hookline import Ask
 from hookline.errors import UsageError
-from hookline.hooks._common import GUARD, Hooks, adding, not_by_the_provider
+from hookline.hooks._common import GUARD, Hooks, definer, not_by_the_provider
 from hookline.points import PreToolCall
 
 When = Callable[[PreToolCall[Any]], bool | Awaitable[bool]]
@@ -57,7 +57,7 @@ def approve(
         text = prompt.format(name=ctx.call.name) if isinstance(prompt, str) else prompt(ctx)
         return Ask(text, expires=expires)
 
-    add = adding(name="approve", inherit=inherit, required=required)
+    add = definer(name="approve", inherit=inherit, required=required)
     hook = add("preToolCall", check, priority=GUARD - 20, on_error="deny", tools=names or None)
     if not names and (arguments is not None or when is not None):
         return (hook,)  # the conditions are about calls, and may not concern provider tools at all

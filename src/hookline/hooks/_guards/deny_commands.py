@@ -12,7 +12,7 @@ from typing import Any
 
 from hookline import Deny
 from hookline.errors import UsageError
-from hookline.hooks._common import GUARD, Hooks, adding, not_by_the_provider, tool_names
+from hookline.hooks._common import GUARD, Hooks, definer, not_by_the_provider, tool_names
 from hookline.hooks._guards.shell_commands import (
     Command,
     command_of,
@@ -61,7 +61,7 @@ def deny_commands(
                 return Deny(f"a command like {label!r} is not allowed; continue without it")
         return None
 
-    add = adding(name="deny_commands", inherit=inherit, required=required)
+    add = definer(name="deny_commands", inherit=inherit, required=required)
     guard = add("preToolCall", check, priority=GUARD, on_error="deny", tools=only)
     return (guard,) if only is None else (guard, not_by_the_provider(add, "deny_commands", only))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from hookline import Deny, ModelRequest, Tool
 from hookline.errors import UsageError
-from hookline.hooks._common import GUARD, LAST, Hooks, adding
+from hookline.hooks._common import GUARD, LAST, Hooks, definer
 from hookline.points import PreRequest, PreToolCall, matches
 
 
@@ -51,7 +51,7 @@ def pin_tools(
         tools = tuple(tool for tool in ctx.request.tools if not is_refused(tool))
         return ctx.request.replace(tools=tools) if len(tools) < len(ctx.request.tools) else None
 
-    add = adding(name="pin_tools", inherit=inherit, required=required)
+    add = definer(name="pin_tools", inherit=inherit, required=required)
     guard = add("preToolCall", check, priority=GUARD, on_error="deny", tools=names or None)
     return (guard, add("preRequest", offer, priority=LAST)) if hide else (guard,)
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from hookline import Deny, Run
 from hookline.errors import UsageError
-from hookline.hooks._common import GUARD, LAST, Hooks, PerChat, adding
+from hookline.hooks._common import GUARD, LAST, Hooks, PerChat, definer
 from hookline.points import OnChatEnd, OnChatStart, PreToolCall
 
 By = Literal["tool", "conversation", "chat"] | Callable[[PreToolCall[Any]], Hashable]
@@ -130,7 +130,7 @@ def rate_limit(
 
     if not callable(by) and by not in ("tool", "conversation", "chat"):
         raise UsageError(f"by={by!r} must be 'tool', 'conversation', 'chat' or a function")
-    add = adding(name="rate_limit", inherit=inherit, required=required)
+    add = definer(name="rate_limit", inherit=inherit, required=required)
     # After other guards, so that calls that they refuse do not count.
     guard = add("preToolCall", check, priority=GUARD - 10, on_error="deny", tools=tools)
     if callable(by) or by == "tool":

@@ -20,7 +20,7 @@ import msgspec
 
 from hookline import Agent, Approve, Ask, Deny, Run, ToolCall, UserMessage
 from hookline.errors import UsageError
-from hookline.hooks._common import LAST, Hooks, adding, not_by_the_provider, tool_names
+from hookline.hooks._common import LAST, Hooks, definer, not_by_the_provider, tool_names
 from hookline.hooks._logs.jsonl_file import Lines
 from hookline.models import Model, model_name
 from hookline.points import OnApproval, PreToolCall
@@ -101,7 +101,7 @@ def review(
         kind = "approve" if isinstance(ctx.decision, Approve) else "deny"
         await _write(lines, ctx.run, ctx.request.call, answer=kind, by=ctx.decision.by)
 
-    add = adding(name=NAME, inherit=inherit, required=required)
+    add = definer(name=NAME, inherit=inherit, required=required)
     # The guard sees the call as the other hooks left it, and their questions.
     hooks = [add("preToolCall", check, priority=LAST, on_error="deny", tools=names)]
     if names is not None:

@@ -22,7 +22,7 @@ from hookline import (
     ToolFailure,
     ToolMessage,
 )
-from hookline.hooks._common import LAST, Hooks, Outcome, RunTool, adding
+from hookline.hooks._common import LAST, Hooks, Outcome, RunTool, definer
 from hookline.hooks._logs.jsonl_file import Lines
 from hookline.points import AroundToolCall, OnApproval, OnChatEnd, OnChatStart, OnMessage
 
@@ -99,7 +99,7 @@ def audit(
         what = f"chat {ctx.outcome}"
         await add_line(ctx.run, what, error=error, tokens=tokens, seconds=seconds)
 
-    add = adding(name="audit", inherit=inherit, required=required)
+    add = definer(name="audit", inherit=inherit, required=required)
     return (
         add("onChatStart", start, priority=LAST),
         add("onMessage", message, priority=LAST),

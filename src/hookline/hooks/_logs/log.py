@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from hookline import ToolFailure
-from hookline.hooks._common import INFRASTRUCTURE, Hooks, Outcome, RunTool, adding
+from hookline.hooks._common import INFRASTRUCTURE, Hooks, Outcome, RunTool, definer
 from hookline.points import (
     AroundToolCall,
     OnChatEnd,
@@ -72,7 +72,7 @@ def log(
         tell(ctx, text, chat, ctx.outcome, error, tokens, ctx.duration, at=at)
 
     options: Any = {"priority": INFRASTRUCTURE, "on_error": "log"}
-    add = adding(name="log", inherit=inherit, required=required, **options)
+    add = definer(name="log", inherit=inherit, required=required, **options)
     return (
         add("onChatStart", start),
         *((add("onMessage", message),) if content else ()),

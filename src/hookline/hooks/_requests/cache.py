@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from hookline import AssistantMessage, ModelRequest, ModelResponse
-from hookline.hooks._common import INFRASTRUCTURE, CallModel, Hooks, adding
+from hookline.hooks._common import INFRASTRUCTURE, CallModel, Hooks, definer
 from hookline.points import AroundRequest
 
 
@@ -133,5 +133,5 @@ def cache(
             await answers.set(name, response.to_json())
         return response
 
-    add = adding(name="cache", inherit=inherit, required=required)
+    add = definer(name="cache", inherit=inherit, required=required)
     return (add("aroundRequest", answer, priority=priority, on_error="log"),)

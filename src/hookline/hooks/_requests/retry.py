@@ -13,7 +13,7 @@ from typing import Any
 
 from hookline import Model, ModelRequest, ModelResponse
 from hookline.errors import ModelError, StopChat, UsageError
-from hookline.hooks._common import INFRASTRUCTURE, CallModel, Hooks, adding
+from hookline.hooks._common import INFRASTRUCTURE, CallModel, Hooks, definer
 from hookline.models import model_name
 from hookline.points import AroundRequest
 
@@ -75,7 +75,7 @@ def retry(
             await sleep(wait)
         return await proceed()
 
-    add = adding(name="retry", inherit=inherit, required=required)
+    add = definer(name="retry", inherit=inherit, required=required)
     return (add("aroundRequest", again, priority=priority),)
 
 
@@ -117,7 +117,7 @@ def fallback(
             request = ctx.request.replace(model=model)
         return await proceed(request)
 
-    add = adding(name="fallback", inherit=inherit, required=required)
+    add = definer(name="fallback", inherit=inherit, required=required)
     return (add("aroundRequest", others, priority=priority),)
 
 

@@ -19,7 +19,7 @@ from hookline import (
     Usage,
 )
 from hookline.errors import UsageError
-from hookline.hooks._common import GUARD, LAST, Add, Hooks, Outcome, PerChat, RunTool, adding
+from hookline.hooks._common import GUARD, LAST, Add, Hooks, Outcome, PerChat, RunTool, definer
 from hookline.hooks._spending.accounts import By, Ledger, Period, Spending, check_shared, no_price
 from hookline.hooks._spending.usage_meter import Meter
 from hookline.models import PriceFunction, Prices, model_name, price_function
@@ -80,7 +80,7 @@ def budget(
     _check((steps, tokens, seconds, cost), finish_reasons, price, count)
     check_shared(by, per, ledger)
     rate = None if price is None else price_function(price)
-    add = adding(name="budget", inherit=inherit, required=required)
+    add = definer(name="budget", inherit=inherit, required=required)
     hooks: Hooks = ()
     limits: Amounts = (steps, tokens, seconds, None if is_shared else cost)
     if any(limit is not None for limit in limits):

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from hookline import ModelResponse, Run, Stop
 from hookline.errors import StopChat, UsageError
-from hookline.hooks._common import LAST, CallModel, Hooks, PerChat, adding
+from hookline.hooks._common import LAST, CallModel, Hooks, PerChat, definer
 from hookline.models import Delta, PartEndChunk, TextChunk
 from hookline.points import AroundRequest, OnDelta, check_number
 
@@ -43,7 +43,7 @@ def by_sentence(
     if not callable(check):
         raise UsageError(f"by_sentence({check!r}): pass a function that takes a sentence and a run")
     buffers = PerChat[list[str]](lambda run: [""])
-    add = adding(name=name, inherit=inherit, required=required)
+    add = definer(name=name, inherit=inherit, required=required)
 
     async def delta(ctx: OnDelta[Any]) -> tuple[Delta, ...] | None:
         piece = ctx.delta

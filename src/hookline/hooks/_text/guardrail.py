@@ -23,7 +23,7 @@ from hookline import (
     UserMessage,
 )
 from hookline.errors import StopChat, UsageError
-from hookline.hooks._common import GUARD, LAST, Add, CallModel, Hooks, PerChat, adding
+from hookline.hooks._common import GUARD, LAST, Add, CallModel, Hooks, PerChat, definer
 from hookline.hooks._text.guardrail_checks import Finding, judged
 from hookline.points import (
     AroundRequest,
@@ -108,7 +108,7 @@ def guardrail(
     if not text.strip():
         raise UsageError(f"guardrail(text={text!r}): text must not be empty; the user sees it")
     judge = partial(judged, check, timeout, text, name)
-    add = adding(name=name, inherit=inherit, required=required)
+    add = definer(name=name, inherit=inherit, required=required)
     if on == "output":
         check_answer = partial(_check_answer, judge, name, on_fail)
         return (add("onResponse", check_answer, priority=LAST, withhold=not live),)

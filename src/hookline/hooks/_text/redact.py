@@ -25,7 +25,7 @@ from hookline import (
     ToolResult,
     UserMessage,
 )
-from hookline.hooks._common import LAST, CallModel, Hooks, Outcome, PerChat, RunTool, adding
+from hookline.hooks._common import LAST, CallModel, Hooks, Outcome, PerChat, RunTool, definer
 from hookline.hooks._text.redact_objects import Clean
 from hookline.hooks._text.text_redactor import Pieces, Redactor, Replacement
 from hookline.models import (
@@ -76,7 +76,7 @@ def redact(
     """
     mine = _Hooks(Redactor(patterns, values, replacement, hold, words), arguments)
     # All hooks have the same name.
-    add = adding(name="redact", inherit=inherit, required=required)
+    add = definer(name="redact", inherit=inherit, required=required)
     return (
         add("aroundChat", mine.chat, priority=-LAST),
         add("aroundRequest", mine.request, priority=LAST),
