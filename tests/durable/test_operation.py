@@ -270,10 +270,30 @@ async def test_a_chat_that_restate_quarantined_has_no_deaths_after_a_retry(
         await until_taken(client, "poison", None)
         with pytest.raises(RemoteChatError, match="1 workers died"):
             await client.result("poison")
-    assert [status.id for status in await client.list(state="quarantined")] == ["poison"]
+    assert await quarantined(client) == ["poison"]
     async with engine.worker(Agent(Repaired(), runtime=Durable()), max_deaths=1):
         await client.retry("poison")
         assert (await client.result("poison")).text == "Done."
+
+
+@pytest.mark.slow
+async def test_a_quarantined_chat_has_its_outcome_after_a_restart_of_the_server(
+    server: Engine, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace"
+    async with server.client() as client, supervised(server, trace, "model", max_deaths=1):
+        await until_taken(client, "poison", None)
+        while not await quarantined(client):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    server.where.kill()
+    server.where.start()
+    async with server.client() as client:
+        with pytest.raises(RemoteChatError, match="1 workers died"):
+            await client.result("poison")
+
+
+async def quarantined(client: Client) -> list[str]:
+    return [status.id for status in await client.list(state="quarantined")]
 
 
 def waiting(begun: list[str], release: asyncio.Event) -> Agent[Any]:

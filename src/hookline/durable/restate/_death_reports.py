@@ -11,7 +11,7 @@ import msgspec
 
 from hookline.durable._shared.deaths import Toll, log_quarantine
 from hookline.durable.restate._deaths import quarantine_in, toll_of, undone_by
-from hookline.durable.restate._requests import Paused, Requests, quoted
+from hookline.durable.restate._requests import Failure, Requests, quoted
 from hookline.errors import StoreError, UsageError
 
 logger = logging.getLogger("hookline.durable")
@@ -76,11 +76,11 @@ class Reports(Requests):
         try:
             for _ in range(_LOOKS):
                 rows = await self.rows(
-                    Paused,
-                    "SELECT target_service_key AS id, last_failure AS failure "
-                    f"FROM sys_invocation WHERE id = {quoted(invocation)}",
+                    Failure,
+                    "SELECT last_failure AS text FROM sys_invocation "
+                    f"WHERE id = {quoted(invocation)}",
                 )
-                if any(quarantine_in(id, row.failure or "") for row in rows):
+                if any(quarantine_in(id, row.text or "") for row in rows):
                     if await self.act(invocation, "pause"):
                         log_quarantine(id, deaths)
                     return

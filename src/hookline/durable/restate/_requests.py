@@ -42,11 +42,17 @@ class _Reply(msgspec.Struct, frozen=True):
 _reply_decoder: Final = msgspec.json.Decoder(_Reply)
 
 
-class Paused(msgspec.Struct, frozen=True):
-    """A chat that may be quarantined, and its last failure."""
+class _Paused(msgspec.Struct, frozen=True):
+    """A chat that may be quarantined."""
 
+    invocation: str
     id: str
-    failure: str | None = None
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why the last attempt of an invocation failed."""
+
+    text: str | None = None
 
 
 def quoted(text: str) -> str:
@@ -222,18 +228,31 @@ class Requests:
         """Return the outcomes of these jobs that are quarantined because of their deaths."""
         outcomes = dict[str, str | None].fromkeys(ids)
         try:
-            rows = await self.rows(
-                Paused,
-                "SELECT target_service_key AS id, last_failure AS failure FROM sys_invocation "
+            paused = await self.rows(
+                _Paused,
+                "SELECT id AS invocation, target_service_key AS id FROM sys_invocation "
                 f"WHERE target_service_name = {quoted(self.name)} AND status = 'paused' "
                 f"AND target_handler_name = 'run'",
             )
+            for chat in paused:
+                if chat.id in outcomes:
+                    outcomes[chat.id] = await self._quarantine(chat)
         except (StoreError, UsageError):  # the admin API is not reachable from here
-            return outcomes
-        for row in rows:
-            if row.id in outcomes:
-                outcomes[row.id] = quarantine_in(row.id, row.failure or "")
+            pass
         return outcomes
+
+    async def _quarantine(self, chat: _Paused) -> str | None:
+        """Return the outcome of a paused chat; None if no deaths paused it.
+
+        Restate forgets the last failure of an invocation when it restarts, but keeps the event.
+        """
+        failures = await self.rows(
+            Failure,
+            "SELECT event_json AS text FROM sys_journal_events "
+            f"WHERE id = {quoted(chat.invocation)} AND event_type = 'Paused' "
+            "ORDER BY appended_at DESC LIMIT 1",
+        )
+        return quarantine_in(chat.id, failures[0].text or "") if failures else None
 
     async def questions(self, id: str) -> list[str]:
         if not await self._runs(id):
