@@ -60,17 +60,15 @@ def commit(
 
 
 async def _commit(chat: Chat, draft: Draft, streamed: tuple[ModelPart, ...] | None) -> Message:
-    conversation, view = chat.conversation, chat.view
+    conversation = chat.conversation
     if conversation.earlier_messages:  # an earlier life of the chat has written it
         message = conversation.earlier_messages[0]
         take_ids(chat, message)
     else:
         message = _stamped(chat, draft)
-        if view.preMessage:
+        if chat.view.preMessage:
             message = await _pre_message(chat, message, draft)
     if streamed is not None and isinstance(message, AssistantMessage):
-        if view.preMessage:
-            message = message.replace(parts=parts_to_store(message.parts))
         # Before the write, so that in the events an answer comes before its MessageAdded.
         if message.parts is not streamed or not chat.live:
             await show(chat, message.parts, streamed)
@@ -87,7 +85,7 @@ async def _commit(chat: Chat, draft: Draft, streamed: tuple[ModelPart, ...] | No
         await chat.room()
     chat.put(MessageAdded(chat_id=chat.chat_id, message=message))
     chat.progress.unannounced = None
-    if view.onMessage:
+    if chat.view.onMessage:
         await _on_message(chat, message)
     return message
 
@@ -118,6 +116,8 @@ async def _pre_message(chat: Chat, message: Message, draft: Draft) -> Message:
             draft.message = draft.to_message()
         raise
     new = without_surrogates(ctx.message)
+    if isinstance(new, AssistantMessage):
+        new = new.replace(parts=parts_to_store(new.parts))
     return replace(new, chat_id=message.chat_id, at=message.at)
 
 

@@ -46,7 +46,8 @@ async def run_step(
     chat: Chat, overrides: Overrides, iteration: int, first_answer: ModelResponse | None
 ) -> StepEnd:
     """Run one step. `first_answer` is an answer of preChat in place of the model's."""
-    chat.iteration, chat.step = iteration, Step()
+    chat.iteration = iteration
+    chat.step = Step()
     parent: Chat | None = chat.input.parent
     if parent is not None and parent.broken:  # a chat that never suspends must check itself
         chat.abort(parent.reason)

@@ -46,6 +46,7 @@ _FIELDS: Final[dict[type, dict[str, tuple[type, ...]]]] = {
 }
 _CALLS: Final = frozenset(product(*_FIELDS[ToolCallChunk].values()))
 _ENDS: Final = frozenset(product(*_FIELDS[Finish].values()))
+_TEXTS: Final = frozenset({TextChunk, ReasoningChunk})
 _REASONS: Final = get_args(FinishReason)
 _CHOICES: Final = {"part": ("text", "reasoning"), "finish_reason": _REASONS}
 
@@ -55,9 +56,10 @@ def measure(chunk: Any) -> int:
 
     Raises a ModelError that names the invalid field if the chunk is not valid.
     """
-    kind, text = chunk.__class__, ""
+    kind = chunk.__class__
+    text = ""
     # The chunks of every answer are found valid at once, in a tenth of the time.
-    if kind is TextChunk or kind is ReasoningChunk:
+    if kind in _TEXTS:
         text = chunk.text
         is_valid = text.__class__ is str
     elif kind is ToolCallChunk:
