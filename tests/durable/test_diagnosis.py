@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -142,9 +143,12 @@ async def test_a_worker_that_has_lost_a_chat_says_so(
 
     agent: Agent[Any] = Agent(ScriptedModel(call("pay"), "Paid."), tools=[pay], runtime=Durable())
     id = await client.start("Pay.")
-    async with engine.worker(agent, **TURNS[when]):
+    # With a concurrency of 1, the worker cannot claim its own lapsed chat before the other does.
+    async with (
+        aclosing(engine.jobs(lease=60.0)) as jobs,
+        engine.worker(agent, concurrency=1, **TURNS[when]),
+    ):
         await began.wait()
-        jobs = engine.jobs(lease=60.0)
         while not (claims := await jobs.take("another", 1)):  # the first sign of life may come
             await jobs.database.fetch("UPDATE hookline_job SET lease = 0 WHERE id = $1", id)
         assert claims[0].ending == "died"
@@ -153,7 +157,6 @@ async def test_a_worker_that_has_lost_a_chat_says_so(
         await eventually(lambda: f"durable chat {id} was lost" in caplog.text)
         [life] = [life for life in (await client.record(id)).lives if life[4] is not None]
         assert life[4] == "lost"
-        await jobs.aclose()
     assert caplog.text.count("was lost") == 1
 
 
