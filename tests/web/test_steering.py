@@ -66,8 +66,11 @@ def working(work: Work, steps: int, *ends: str) -> Agent[Any]:
 @pytest.fixture
 def prefix(request: pytest.FixtureRequest) -> Iterator[str]:
     made = new_prefix()
-    yield made
-    if request.node.callspec.params.get("way") != "own process":
+    if request.node.callspec.params.get("way") == "own process":
+        yield made
+    else:
+        need_redis()
+        yield made
         clear(made)
 
 
@@ -80,7 +83,6 @@ async def faces(
         async with direct(agent, **options) as (site, http):
             yield site, http, http
     else:
-        need_redis()
         async with workers(agent, prefix, **options) as (a, b):
             yield a.site, a.http, b.http
 
