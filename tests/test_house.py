@@ -338,7 +338,7 @@ DOOR_PLANS = {
         "restate._requests",
         "restate._admin",
         "restate._slots",
-        "restate._death_reports",
+        "restate._reports",
         "restate._operator_requests",
         "restate.__init__",
         "restate._messages",

@@ -7,6 +7,9 @@ The URL selects the engine, so a program moves to another engine by changing the
 `sqlite:///jobs.db` for one machine, with nothing to install; `postgresql://…` for many machines
 with an existing database; `http://…` (Restate's address) for many machines with a separate engine.
 Each engine also has a module with more options: `hookline.durable.sqlite`, `.postgres`, `.restate`.
+
+A *life* is the work of one worker on one chat. It ends with the chat, when the chat waits for an
+answer, or when the worker stops or dies; the next life replays the log, and continues.
 """
 
 from __future__ import annotations

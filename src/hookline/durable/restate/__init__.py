@@ -28,8 +28,8 @@ from hookline.durable._shared.extra import needed
 from hookline.durable._shared.same_machine import LastCall
 from hookline.durable._urls import Policy
 from hookline.durable.restate._admin import Admin, address_for, listen
-from hookline.durable.restate._death_reports import Reports
 from hookline.durable.restate._operator_requests import OperatorRequests
+from hookline.durable.restate._reports import Reports
 from hookline.errors import StoreError, UsageError
 from hookline.points import as_tuple
 from hookline.runtimes import Journal

@@ -32,10 +32,10 @@ from hookline.durable._job import (
 from hookline.durable._shared.deaths import LONGEST_DELAY, PATIENCE, words_of
 from hookline.durable._shared.same_machine import LastCall
 from hookline.durable._trace import in_trace
-from hookline.durable.restate._death_reports import Reports
 from hookline.durable.restate._deaths import toll_of, undone_by, workers_of_the_dead
 from hookline.durable.restate._journal_entries import death_in
 from hookline.durable.restate._messages import deliver
+from hookline.durable.restate._reports import Reports
 from hookline.durable.restate._slots import Busy, Slots, Suspect
 from hookline.durable.restate._workflow import ABORT, WorkflowLog, answer_to, question
 from hookline.errors import JournalError
