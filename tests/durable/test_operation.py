@@ -24,8 +24,8 @@ from tests.web._server import eventually
 
 from hookline import Agent, ApprovalRequest, Approve, Ask, Deny, Run, ToolCall, define_hook, tool
 from hookline.durable import Client, Counts
+from hookline.durable._polled.chat_life import Log
 from hookline.durable._polled.claims import Claim, Selection
-from hookline.durable._polled.life import Log
 from hookline.durable._polled.schema import LATEST
 from hookline.durable._polled.worker_operations import Jobs
 from hookline.durable.sqlite._file import File

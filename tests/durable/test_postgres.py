@@ -308,7 +308,7 @@ async def test_a_server_that_falls_silent_in_a_chat_is_noticed_and_connected_ane
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Its machine is lost: nothing closes the connections of the worker."""
-    monkeypatch.setattr("hookline.durable._polled.life.RETRY_DELAY", 0.05)
+    monkeypatch.setattr("hookline.durable._polled.chat_life.RETRY_DELAY", 0.05)
     ran: list[str] = []
 
     @tool(idempotent=True)
@@ -451,7 +451,7 @@ async def test_a_chat_comes_to_its_end_though_its_connections_break(
 ) -> None:
     """What could not be recorded is the next life's; the worker goes on."""
     caplog.set_level(logging.CRITICAL, "hookline.durable")
-    monkeypatch.setattr("hookline.durable._polled.life.RETRY_DELAY", 0.05)
+    monkeypatch.setattr("hookline.durable._polled.chat_life.RETRY_DELAY", 0.05)
     closing = Closing(server, monkeypatch, name)
 
     async def wait() -> str:

@@ -31,7 +31,7 @@ from hookline.web._runs.run_header import SHARED_BYTES
 from hookline.web.relay import RedisRelay
 from hookline.web.relay._commands import Link
 from hookline.web.relay._redis import SILENCE, Names, connect
-from hookline.web.relay._remote import RemoteRun
+from hookline.web.relay._remote_runs import RemoteRun
 from hookline.web.relay._writer import PARTITIONS
 
 PROTOCOLS = ("native", "ai-sdk", "ag-ui")

@@ -30,7 +30,7 @@ from hookline.web.relay import Observer, RedisRelay
 from hookline.web.relay._commands import Link
 from hookline.web.relay._reader import Feed
 from hookline.web.relay._redis import Names
-from hookline.web.relay._remote import RemoteRun, RemoteRuns
+from hookline.web.relay._remote_runs import RemoteRun, RemoteRuns
 from hookline.web.relay._writer import BATCH, RunSink, Writer
 
 HEADER = Header(run="r", chat_id="c", principal="owner")

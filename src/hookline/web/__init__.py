@@ -26,9 +26,9 @@ from hookline.web._runs.hook_points import OnClientAttached, OnClientDetached, O
 from hookline.web._runs.registry import Runs
 from hookline.web._runs.run import Caps
 from hookline.web._site.application import Site
-from hookline.web._site.begin import resume_detached
 from hookline.web._site.conversations import conversation_key, read_conversation_key
 from hookline.web._site.error_statuses import error_response, status_of
+from hookline.web._site.run_start import resume_detached
 
 __all__ = [
     "AgUiEncoder",

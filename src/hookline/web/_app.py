@@ -23,15 +23,20 @@ from hookline.web._page.files import Page
 from hookline.web._page.run_observers import Watcher
 from hookline.web._protocols.ag_ui.state import AgUiState
 from hookline.web._protocols.ai_sdk.encoder import AiSdkVersion
-from hookline.web._protocols.error_texts import DescribeError
 from hookline.web._protocols.incoming import SystemPolicy, read_object
+from hookline.web._protocols.masked_texts import DescribeError
 from hookline.web._protocols.table import Encoder, Protocol, check_protocol, encoder_for, parse
 from hookline.web._runs.registry import Runs
 from hookline.web._runs.run import DEFAULT_CAPS, Caps, Live
 from hookline.web._site.answers.responses import once, run_response, whole_response
 from hookline.web._site.answers.streaming import start_of
 from hookline.web._site.application import Site
-from hookline.web._site.begin import (
+from hookline.web._site.config import SiteConfig
+from hookline.web._site.durable import DurableChats
+from hookline.web._site.error_statuses import not_begun
+from hookline.web._site.inbox import Approvers
+from hookline.web._site.policy_trials import Policies
+from hookline.web._site.run_start import (
     ChatHooks,
     ClientTools,
     Deps,
@@ -42,11 +47,6 @@ from hookline.web._site.begin import (
     begin,
     check_answers,
 )
-from hookline.web._site.config import SiteConfig
-from hookline.web._site.durable import DurableChats
-from hookline.web._site.error_statuses import not_begun
-from hookline.web._site.inbox import Approvers
-from hookline.web._site.policy_trials import Policies
 from hookline.web.relay import RedisRelay
 
 if TYPE_CHECKING:

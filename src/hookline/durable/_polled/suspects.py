@@ -10,8 +10,8 @@ import math
 import time
 from collections.abc import Mapping
 
+from hookline.durable._polled.chat_life import Life
 from hookline.durable._polled.claims import Claim
-from hookline.durable._polled.life import Life
 from hookline.durable._shared.deaths import PATIENCE, TRIAL
 
 

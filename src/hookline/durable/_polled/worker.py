@@ -20,8 +20,8 @@ import msgspec
 
 from hookline import Agent
 from hookline.durable._job import MakeDeps, Relay, aborted_outcome, check_agent, check_limits
+from hookline.durable._polled.chat_life import Life, Log, refuse
 from hookline.durable._polled.claims import ANY, Claim, Selection
-from hookline.durable._polled.life import Life, Log, refuse
 from hookline.durable._polled.metrics import Metrics
 from hookline.durable._polled.suspects import Suspects
 from hookline.durable._polled.worker_operations import Jobs

@@ -12,7 +12,7 @@ from typing import Any
 
 from hookline import History, Message, ModelRequest, Run, Tool, Usage, UserMessage
 from hookline.otel._chat.attributes import ModelWords, ToolWords, hook_labels, parameters
-from hookline.otel._chat.links import Links
+from hookline.otel._chat.continuation_links import Links
 from hookline.otel._conventions import names
 from hookline.otel._emit.own_failures import FailureReport
 from hookline.otel._emit.spans import Operation

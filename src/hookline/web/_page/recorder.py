@@ -28,7 +28,7 @@ from hookline.events import (
 )
 from hookline.web._http.sse import plain
 from hookline.web._page.step_details import StepDetail, add_answer, cut, describe_request
-from hookline.web._protocols.error_texts import Mask
+from hookline.web._protocols.masked_texts import Mask
 from hookline.web._runs.backlog import HookFired, Item
 
 FRAMES: Final = 1000  # most frames of one run

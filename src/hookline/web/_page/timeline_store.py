@@ -18,7 +18,7 @@ import msgspec
 from hookline import Conversation, Store, Usage
 from hookline.errors import HooklineError
 from hookline.web._page.recorder import Record, RecordedRun
-from hookline.web._protocols.error_texts import DescribeError, Mask
+from hookline.web._protocols.masked_texts import DescribeError, Mask
 from hookline.web._runs.run import Live
 
 RUNS: Final = 50  # most runs to keep for one conversation

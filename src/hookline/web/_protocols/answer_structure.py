@@ -68,7 +68,7 @@ from hookline.web._protocols.answer_changes import (
     StepOpen,
     Withdrawn,
 )
-from hookline.web._protocols.error_texts import DescribeError, Mask
+from hookline.web._protocols.masked_texts import DescribeError, Mask
 from hookline.web._protocols.sub_agents import SubAgents
 
 

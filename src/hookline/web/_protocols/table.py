@@ -27,7 +27,6 @@ from hookline.web._protocols.ag_ui.messages import (
 from hookline.web._protocols.ai_sdk.encoder import AiSdkEncoder, AiSdkVersion, chunks_of
 from hookline.web._protocols.ai_sdk.messages import from_ui_messages, to_ui_messages
 from hookline.web._protocols.ai_sdk.request import parse_ai_sdk
-from hookline.web._protocols.error_texts import DescribeError, Mask
 from hookline.web._protocols.incoming import (
     Incoming,
     SystemPolicy,
@@ -35,6 +34,7 @@ from hookline.web._protocols.incoming import (
     object_of,
     only,
 )
+from hookline.web._protocols.masked_texts import DescribeError, Mask
 from hookline.web._protocols.native.encoder import NativeEncoder
 from hookline.web._protocols.native.messages import (
     parse_native,

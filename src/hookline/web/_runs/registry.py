@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from hookline import ChatStream, Message, Run, UserMessage
 from hookline.web._http.request_reply import Refused
+from hookline.web._runs.pending_requests import Lines, Place, Starts
 from hookline.web._runs.run import DEFAULT_CAPS, Caps, Live, Receipt, Sink, When
 from hookline.web._runs.run_header import Header
-from hookline.web._runs.starts import Lines, Place, Starts
 
 CLOSING: Final = "the server is shutting down"
 

@@ -55,7 +55,7 @@ from hookline.web._site.error_statuses import refused_for
 from hookline.web._site.inbox import Inbox
 from hookline.web._site.page_routes import PageRoutes
 from hookline.web._site.policy_trials import PolicyRoutes
-from hookline.web.relay._remote import RemoteRun
+from hookline.web.relay._remote_runs import RemoteRun
 
 logger = logging.getLogger("hookline.web")
 

@@ -9,11 +9,11 @@ from hookline import Store
 from hookline.web._http.access import Guard
 from hookline.web._http.request_reply import Request
 from hookline.web._page.files import Page
-from hookline.web._protocols.error_texts import DescribeError
 from hookline.web._protocols.incoming import read_object
-from hookline.web._site.begin import ChatHooks, Deps, OnBusy, Opening
+from hookline.web._protocols.masked_texts import DescribeError
 from hookline.web._site.durable import DurableChats
 from hookline.web._site.error_statuses import refused_for
+from hookline.web._site.run_start import ChatHooks, Deps, OnBusy, Opening
 from hookline.web.relay import RedisRelay
 
 

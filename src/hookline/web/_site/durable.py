@@ -22,8 +22,8 @@ from hookline.web._http.request_reply import Refused
 from hookline.web._protocols.incoming import Incoming
 from hookline.web._runs.run import Receipt, When
 from hookline.web._runs.run_header import Header
-from hookline.web._site.begin import denied_calls
 from hookline.web._site.conversations import busy_with_answer
+from hookline.web._site.run_start import denied_calls
 from hookline.web.relay import RedisRelay
 
 BY_USER: Final = "stopped by the user"

@@ -22,7 +22,7 @@ from hookline.errors import (
 from hookline.events import ErrorInfo
 from hookline.web._http.extra import needs
 from hookline.web._http.request_reply import Refused
-from hookline.web._protocols.error_texts import DescribeError, Mask
+from hookline.web._protocols.masked_texts import DescribeError, Mask
 
 if TYPE_CHECKING:
     from starlette.responses import Response

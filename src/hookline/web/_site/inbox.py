@@ -19,9 +19,9 @@ from hookline.web._http.sse import plain
 from hookline.web._protocols.incoming import Incoming, decision_of, text_of
 from hookline.web._site.answers.answer import Answers
 from hookline.web._site.answers.streaming import AnswerRequest
-from hookline.web._site.begin import resume_detached
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Index, read_conversation_key
+from hookline.web._site.run_start import resume_detached
 
 Approvers: TypeAlias = Callable[[str, ApprovalRequest, str], bool | Awaitable[bool]]
 """Decides whether a principal may answer a request of the principal who is the last argument."""

@@ -6,7 +6,7 @@ Pass it to the app of each process:
 events of all processes: outcomes, approvals, tool calls.
 """
 
-from hookline.web.relay._observers import Observed, Observer
 from hookline.web.relay._relay import RedisRelay
+from hookline.web.relay._remote_observers import Observed, Observer
 
 __all__ = ["Observed", "Observer", "RedisRelay"]

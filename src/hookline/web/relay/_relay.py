@@ -29,10 +29,10 @@ from hookline.web._runs.run_header import Header
 from hookline.web.relay._commands import Link
 from hookline.web.relay._durable.chats import LifePublisher
 from hookline.web.relay._messages import ProcessInbox, ProcessMessage
-from hookline.web.relay._observers import Observer
 from hookline.web.relay._reader import Feed
 from hookline.web.relay._redis import DURABLE, Names, check_url, connect, unreachable
-from hookline.web.relay._remote import RemoteRun, RemoteRuns
+from hookline.web.relay._remote_observers import Observer
+from hookline.web.relay._remote_runs import RemoteRun, RemoteRuns
 from hookline.web.relay._writer import BATCH, OBSERVED, RunSink, Writer, partition_of
 
 logger = logging.getLogger("hookline.web")

@@ -42,7 +42,7 @@ from hookline.web._protocols.answer_changes import (
     decision_on,
 )
 from hookline.web._protocols.answer_structure import PartsEncoder
-from hookline.web._protocols.error_texts import DescribeError, retry_of
+from hookline.web._protocols.masked_texts import DescribeError, retry_of
 from hookline.web._protocols.outgoing_files import attachment_part, ui_message
 
 AiSdkVersion = Literal[5, 6, 7]

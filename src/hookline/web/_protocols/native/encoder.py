@@ -23,7 +23,7 @@ from hookline.events import (
     ToolCallStarted,
 )
 from hookline.web._http.sse import dumps, frame, plain
-from hookline.web._protocols.error_texts import DescribeError, Mask
+from hookline.web._protocols.masked_texts import DescribeError, Mask
 from hookline.web._runs.backlog import HookFired
 
 

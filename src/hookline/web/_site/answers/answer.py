@@ -15,11 +15,11 @@ from hookline.web._protocols.table import Protocol, parse, release_for
 from hookline.web._runs.run import Live
 from hookline.web._runs.titles import titling
 from hookline.web._site.answers.streaming import AnswerRequest, Presence, Queued, Streaming
-from hookline.web._site.begin import Options, begin, check_answers, scope_of_agent
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import Index, conversation_key
 from hookline.web._site.error_statuses import not_begun
-from hookline.web.relay._remote import RemoteRun
+from hookline.web._site.run_start import Options, begin, check_answers, scope_of_agent
+from hookline.web.relay._remote_runs import RemoteRun
 
 Answer: TypeAlias = Streaming | Queued
 

@@ -25,13 +25,13 @@ from hookline.web._protocols.incoming import Incoming
 from hookline.web._protocols.table import ENCODERS, Protocol, encoder_for
 from hookline.web._runs.backlog import Reader, RunView
 from hookline.web._runs.hook_points import OnClientAttached, OnClientDetached
+from hookline.web._runs.pending_requests import Place, StoppedEarly
 from hookline.web._runs.run import Live
 from hookline.web._runs.run_header import Header
-from hookline.web._runs.starts import Place, StoppedEarly
 from hookline.web._site.answers.connection import Line, line_to, send_run
 from hookline.web._site.config import SiteConfig
 from hookline.web._site.conversations import conversation_key
-from hookline.web.relay._remote import RemoteRun
+from hookline.web.relay._remote_runs import RemoteRun
 
 CONVERSATION: Final = "x-hookline-conversation"
 Departure: TypeAlias = asyncio.Future[tuple[int, bool]]  # remaining readers; received everything?
